@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from ridgeline.runtime.cpu.stream import HostStream, default_stream
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
@@ -20,7 +21,6 @@ from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu.ceilings import measure
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep, machine_code
 from ridgeline.runtime.cpu.executor_ir import executor_ir
-from ridgeline.runtime.cpu.stream import HostStream, default_stream
 
 _NOTHING = "define void @nothing(ptr %args, i64 %begin, i64 %end) {\n  ret void\n}"
 

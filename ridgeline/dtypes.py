@@ -20,6 +20,7 @@ class DType:
     kind: str  # "bool", "uint", "int", "float", "complex"
     itemsize: int
     numpy: np.dtype[Any]
+    is_differentiable: bool  # gradients exist for floating and complex values only
 
     @property
     def bits(self) -> int:
@@ -41,11 +42,6 @@ class DType:
         """True for signed and unsigned integers, not for bool."""
         return self.kind in ("int", "uint")
 
-    @property
-    def is_differentiable(self) -> bool:
-        """Gradients exist for floating and complex values only."""
-        return self.kind in ("float", "complex")
-
     def __repr__(self) -> str:
         return f"ridgeline.{self.name}"
 
@@ -55,7 +51,7 @@ class DType:
 
 def _row(name: str, kind: str, scalar_type: Any) -> DType:
     numpy_type = np.dtype(scalar_type)
-    return DType(name, kind, numpy_type.itemsize, numpy_type)
+    return DType(name, kind, numpy_type.itemsize, numpy_type, kind in ("float", "complex"))
 
 
 bool_ = _row("bool", "bool", np.bool_)

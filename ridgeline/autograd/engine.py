@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, TypeVar
 
 from ridgeline.atomic import apply
+from ridgeline.autograd.letting_go import (
+    check_history,
+    check_root,
+    let_go,
+    owners_in,
+    variables_of,
+)
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.passes.autodiff.backward_pass import awaited, gradients
-from ridgeline.graph.passes.autodiff.saved_values import lets_go
 from ridgeline.ops.differentiate import (
     Watcher,
     flowing,
     leading_to,
     ones_like,
+    passed_by,
     reverse,
 )
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.ops.movement import stretch
 from ridgeline.record import mutation, recorder
-from ridgeline.record.cells import CUT, GRAPH, LEAF, Behind, LetGo, rare
+from ridgeline.record.cells import CUT, GRAPH, LEAF
 from ridgeline.record.modes import (
     called,
     modes,
@@ -31,7 +37,7 @@ from ridgeline.record.modes import (
 )
 from ridgeline.record.turns import claimed, in_turn
 from ridgeline.record.upcalls import upcalls
-from ridgeline.record.values import owned, read, write
+from ridgeline.record.values import nodes_of, owned, read, write
 from ridgeline.tensors.differentiable import (
     Extra,
     HookHandle as HookHandle,  # pickles name it as a member of this module
@@ -92,54 +98,7 @@ def _check_root(root: Tensor, wanted: Sequence[Tensor] | None) -> None:
             note=f"it was made at {place}" if place else "",
             help="set requires_grad=True on the leaves; look for no_grad or detach() on the way",
         )
-    track = root._resolved()[1]
-    if track.rare is not None and track.rare.spent and _is_behind(wanted, track.rare.behind):
-        raise GradientError(
-            "backward() ran through this tensor before, and its graph was let go",
-            help="pass retain_graph=True to the first call, or compute the tensor again",
-        )
-
-
-def _spend(roots: Sequence[Tensor], passed: Set[Node], variables: Iterable[Tensor]) -> None:
-    """A pass to some variables went through nodes of the graph above these roots: let it go."""
-    free: set[Node] = set()
-    behind = tuple(weakref.ref(variable) for variable in variables)
-    for root in roots:
-        track = root._resolved()[1]
-        if track.mode == GRAPH and lets_go(read(root), passed, free):
-            details = rare(track)
-            details.spent, details.behind = True, behind
-    for node in passed if observed else ():
-        if node in observed:  # the same expression recorded again has nothing to do with old hooks
-            node.watches = [watch for watch in node.watches if watch.owner() is not None]
-    if modes.capture is None:
-        recorder.spend(passed, lambda node: lets_go(node, passed, free), behind)
-
-
-def _variables(order: Sequence[Node]) -> list[Tensor]:
-    """The variables that a graph leads to."""
-    owners = [node.owner() for node in order if node.owner is not None]
-    return [owner for owner in owners if owner is not None]
-
-
-def _is_behind(wanted: Sequence[Tensor] | None, behind: Behind) -> bool:
-    """True where a way to one of the wanted variables, or to any, was let go."""
-    if wanted is None or behind is None or not all(tensor.is_leaf for tensor in wanted):
-        return True
-    known = [variable() for variable in behind]
-    return any(tensor is variable for tensor in wanted for variable in known)
-
-
-def _check_history(order: Sequence[Node], wanted: Sequence[Tensor] | None) -> None:
-    """Raise where the way to a wanted variable leads through a tensor whose graph was let go."""
-    for node in order:
-        if isinstance(node.attrs, LetGo) and _is_behind(wanted, node.attrs.behind):
-            place = describe(node)
-            raise GradientError(
-                "the graph behind one of the tensors was let go by an earlier backward()",
-                note=f"the tensor is {node.types[0]}" + (f", made at {place}" if place else ""),
-                help="pass retain_graph=True to the earlier call, or compute the tensor again",
-            )
+    check_root(root, wanted)
 
 
 def _watchers(order: Sequence[Node], mode: int) -> dict[Node, Watcher]:
@@ -203,11 +162,12 @@ def backward(
     for cotangent in cotangents:
         stamp(cotangent, mark)
     order = flowing(outputs)
-    _check_history(order, wanted)
+    check_history(order, wanted)
     if modes.capture is not None:
         modes.capture.check_backward(order)
     owners = _leaves(order, wanted)
-    active = leading_to(order, owners)
+    variables = variables_of(order, owners)
+    active: Set[Node] = variables.reach.keys()
     if modes.capture is not None:
         mutation.watch(_Hooks(owners.values()))
         totals = _accumulate(order, active, outputs, cotangents, owners, create_graph)
@@ -217,7 +177,9 @@ def backward(
         totals = in_turn(turns, partial(_whole, what, owners.values()))
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
-        _spend(roots, active, owners.values())
+        if wanted is not None:  # others may be behind what these are reached through
+            active, variables = passed_by(order, active), variables_of(order)
+        let_go(roots, active, variables)
 
 
 upcalls.backward = backward
@@ -238,7 +200,7 @@ def _whole(change: Callable[[], T], owners: Iterable[Tensor]) -> T:
 
 def _accumulate(
     order: Sequence[Node],
-    active: set[Node],
+    active: Set[Node],
     outputs: Sequence[Node],
     cotangents: Sequence[Node],
     owners: Mapping[Node, Tensor],
@@ -271,15 +233,12 @@ def _accumulate(
 def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node, Tensor]:
     """The nodes whose gradients are accumulated, and the tensors that receive them."""
     if inputs is not None and not all(t.is_leaf for t in inputs):
-        return {read(t): t for t in inputs}
-    wanted = None if inputs is None else {id(t) for t in inputs}
-    owners: dict[Node, Tensor] = {}
-    for node in order:
-        if node.owner is not None:
-            owner: Tensor | None = node.owner()
-            if owner is not None and (wanted is None or id(owner) in wanted):
-                owners[node] = owner
-    return owners
+        return {node: t for t in inputs for node in nodes_of(t)}
+    owners = owners_in(order)
+    if inputs is None:
+        return owners
+    wanted = {id(t) for t in inputs}
+    return {node: owner for node, owner in owners.items() if id(owner) in wanted}
 
 
 def _add_gradient(owner: Tensor, gradient: Node, create_graph: bool) -> None:
@@ -318,7 +277,7 @@ def grad(
     nodes = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
     order = flowing(nodes)
-    _check_history(order, wanted)
+    check_history(order, wanted)
     mode = GRAPH if create_graph else CUT
     keys = [_keys_of(tensor, order) for tensor in wanted]
     flat = [key for group in keys for key in group]
@@ -330,17 +289,17 @@ def grad(
         results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
     _look([result for result in results if result is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
-        _spend(roots, active, _variables(order))
+        let_go(roots, passed_by(order, active), variables_of(order))
     return tuple(results)
 
 
 def _keys_of(tensor: Tensor, order: Sequence[Node]) -> list[Node]:
-    """The nodes that stand for a tensor: one, or several if a leaf was written to in between."""
-    own = read(tensor)
+    """The nodes that stand for a tensor: one, or several if it was written to in between."""
+    own = nodes_of(tensor)
     if tensor._resolved()[1].mode != LEAF or not tensor.is_leaf:
-        return [own]
+        return own
     keys = [node for node in order if node.owner is not None and node.owner() is tensor]
-    return keys or [own]
+    return keys or own
 
 
 def _joined(

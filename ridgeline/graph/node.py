@@ -299,9 +299,9 @@ def shows_constant(node: Node) -> bool:
     return not node.inputs and node.op is not LEAF
 
 
-def twin(node: Node) -> Node:
-    """A node of the same parts that nobody else finds."""
-    made = _new(node.op, node.inputs, node.attrs, node.types)
+def twin(node: Node, inputs: tuple[Node, ...] | None = None) -> Node:
+    """A node of the same parts, or over other inputs, that nobody else finds."""
+    made = _new(node.op, node.inputs if inputs is None else inputs, node.attrs, node.types)
     made.origins = node.origins
     return made
 

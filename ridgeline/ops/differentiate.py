@@ -6,13 +6,13 @@ recurses: a chain of 100,000 ops is an ordinary input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.origins import describe, inherit
 from ridgeline.ops.elementwise import STOP_GRADIENT, full_like
-from ridgeline.ops.tracking import VARIABLE
+from ridgeline.ops.tracking import CUSTOM, VARIABLE
 
 Watcher = Callable[[Node, Node], Node]
 
@@ -27,11 +27,42 @@ def flowing(outputs: Iterable[Node]) -> list[Node]:
 
     What is cut off, and what only decides (conditions, indices), is not among them.
     """
-    return topological(outputs, ends, _flows)
+    # as `topological(outputs, ends, _flows)`, without calls: every backward pass begins with it
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[Node | None] = [*outputs]
+    stack.reverse()
+    while stack:
+        current = stack.pop()
+        if current is None:  # the inputs of the node below this mark are done
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif current not in seen:
+            seen.add(current)
+            op, inputs = current.op, current.inputs
+            if not inputs or op is STOP_GRADIENT or op is VARIABLE:
+                order.append(current)
+                continue
+            stack += (current, None)
+            if op is PROJ:
+                stack.append(inputs[0])
+                continue
+            for source in reversed(inputs if op is not CUSTOM else sources(current)):
+                if source not in seen and source.types[0].dtype.is_differentiable:
+                    stack.append(source)
+    return order
+
+
+def sources(node: Node) -> tuple[Node, ...]:
+    """The inputs by which a node has derivatives: how values with a rule were made is no way."""
+    return node.inputs if node.op is not CUSTOM else node.inputs[node.attrs.outputs :]
 
 
 def _flows(node: Node, source: Node) -> bool:
     """True where cotangents go from a node to its input: of several outputs, that which is read."""
+    if node.op is CUSTOM and source not in sources(node):
+        return False
     return (node if node.op is PROJ else source).types[0].dtype.is_differentiable
 
 
@@ -47,13 +78,33 @@ def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
     return found
 
 
+def passed_by(order: Iterable[Node], active: Set[Node]) -> set[Node]:
+    """The nodes whose rules a pass runs: a target ends its way, unless it leads to another."""
+    return {n for n in order if not ends(n) and any(source in active for source in sources(n))}
+
+
+def reach(order: Iterable[Node], targets: Mapping[Node, int]) -> dict[Node, int]:
+    """The nodes of a `flowing` order that lead to targets, each with the bits of all these."""
+    found = dict(targets)
+    bits_of = found.get
+    for node in order:
+        op = node.op
+        if node.inputs and op is not STOP_GRADIENT and op is not VARIABLE:
+            bits = bits_of(node, 0)
+            for source in node.inputs if op is not CUSTOM else sources(node):
+                bits |= bits_of(source, 0)
+            if bits:
+                found[node] = bits
+    return found
+
+
 def reverse(
     outputs: Sequence[Node],
     cotangents: Sequence[Node],
     targets: Sequence[Node],
     watch: Mapping[Node, Watcher] | None = None,
     order: Sequence[Node] | None = None,
-    active: set[Node] | None = None,
+    active: Set[Node] | None = None,
 ) -> list[Node | None]:
     """The cotangents of `targets`; None where no output depends on a target, and zeros where one
     does but its derivative is zero everywhere.
@@ -77,7 +128,7 @@ def reverse(
         if current not in reached:
             continue
         if not ends(current):
-            reached.update(i for i in current.inputs if i in active)
+            reached.update(i for i in sources(current) if i in active)
         found = totals.pop(current, None)
         if found is None:
             if current in wanted:
@@ -94,7 +145,7 @@ def reverse(
 def _pass_down(
     current: Node,
     found: Sequence[Node | None],
-    active: set[Node],
+    active: Set[Node],
     totals: dict[Node, list[Node | None]],
 ) -> None:
     """Run one node's rule and add what it gives to the totals of its inputs."""

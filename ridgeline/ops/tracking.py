@@ -98,9 +98,14 @@ _UNCHANGED = _Unchanged()
 
 def overwritten(before: Node, value: Node) -> Node:
     """A value written over another while nobody looked: derivatives pass to what was there."""
-    if before.op is CUSTOM and before.attrs.rule is _UNCHANGED:
-        before = before.inputs[1]  # of several writes, the first found what was computed
-    return custom((value,), (before,), _UNCHANGED)
+    # of several writes, the first found what was computed
+    return custom((value,), (written_over(before),), _UNCHANGED)
+
+
+def written_over(node: Node) -> Node:
+    """What was there before a value was written over it, or the node itself."""
+    unchanged = node.op is CUSTOM and node.attrs.rule is _UNCHANGED
+    return node.inputs[1] if unchanged else node
 
 
 def _same_type(types: Sequence[TensorType], attrs: TagAttrs) -> tuple[TensorType, ...]:

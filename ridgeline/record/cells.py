@@ -36,21 +36,26 @@ LEAF = 3  # it is itself a variable
 
 Step: TypeAlias = tuple[Op, Any]
 
-# The variables to which a backward pass went that let a graph go; None where nobody knows.
-Behind: TypeAlias = tuple[weakref.ref[Any], ...] | None
+# The variables of a backward pass, and the bits of those to which a way was let go; None where
+# nobody knows.
+Behind: TypeAlias = tuple[Sequence[weakref.ref[Any]], int] | None
 
 
 @dataclass(slots=True, eq=False)
 class LetGo(LeafAttrs):
-    """Of a leaf that stands for a tensor whose graph was let go after backward()."""
+    """Of a leaf that stands for a part of a graph that was let go after backward()."""
 
     behind: Behind
+    besides: int = 0  # bits of variables to which copies lead of other parts of that graph
 
 
 class Rare:
     """What only few tracks need: a variable's identity, shared memory, a spent graph."""
 
-    __slots__ = ("behind", "key", "key_version", "left", "owner", "shared", "spent", "steps")
+    __slots__ = (
+        "behind", "formers", "key", "key_version", "left", "owner", "rest", "shared", "spent",
+        "steps",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.owner: weakref.ref[Any] | None = None  # the tensor that is the variable
@@ -59,7 +64,9 @@ class Rare:
         self.key_version = -1
         self.shared: Any = None  # memory that others may write to, see execute.Shared
         self.spent = False  # backward() ran and did not retain the graph
-        self.behind: Behind = None
+        self.behind: Behind = None  # variables to which a way was let go then
+        self.rest: Node | None = None  # what takes the node's place, where ways to others are left
+        self.formers: tuple[weakref.ref[Node], ...] = ()  # nodes whose place others have taken
         self.left = 0  # the epoch at which a tensor was last given other memory than this
 
 

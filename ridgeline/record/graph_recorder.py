@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, starmap
 from operator import attrgetter, is_
 
@@ -16,7 +16,7 @@ from ridgeline.atomic import Change, apply, at_fork
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant, twin
 from ridgeline.record.captures import Donated
-from ridgeline.record.cells import CUT, GRAPH, PLAIN, Behind, Cell, LetGo, filled_leaf, rare
+from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import forget_lifted
 from ridgeline.record.upcalls import upcalls
@@ -132,21 +132,10 @@ class GraphRecorder:
             self._tracked = [r for r in tracked if (c := r()) is not None and c.node.inputs]
             self._most_tracked = (1 << 8) + 2 * len(self._tracked)
 
-    def spend(self, nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
-        """backward() went through these nodes: tensors among them need no graph any more.
-
-        Those stay as they are that another pass could go through without a value of the forward
-        pass.
-        """
-        for reference in (*self._pending, *self._tracked):
-            cell = reference()
-            if cell is None or cell.mode != GRAPH or cell.node not in nodes:
-                continue
-            if lets_go(cell.node):
-                details = rare(cell)
-                details.spent, details.behind = True, behind
-                if cell.node.buffer is not None:
-                    _settle({cell: cell.node}, {cell: cell.node})
+    def tracked(self) -> list[Cell]:
+        """The cells with a graph that somebody still holds, computed or not."""
+        references = (*self._pending, *self._tracked)
+        return [c for r in references if (c := r()) is not None and c.mode == GRAPH]
 
 
 def _alive(waiting: Sequence[weakref.ref[Cell]]) -> list[Cell]:
@@ -162,28 +151,38 @@ def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
     made: list[Change] = []
     for cell, node in nodes.items():
         if node.op is not LEAF_OP and (cell.mode != GRAPH or _spent(cell)):
-            made.append((cell, "node", _computed(node)))
+            made.append((cell, "node", _computed(cell, node)))
     cells = [change[0] for change in made]
     held = map(is_, map(_node_of, cells), map(before.__getitem__, cells))
     apply(starmap(setattr, compress(made, held)))
     for cell, _, node in made:
         if cell.node is node:
-            if cell.mode == GRAPH:
-                behind = cell.rare.behind if cell.rare is not None else None
-                node.attrs = LetGo(node.types[0], behind)
             if cell.mode == CUT:
                 cell.mode = PLAIN
             if cell.rare is not None:
                 cell.rare.key = None
+                if node.inputs:  # what is lost of its graph is said there
+                    cell.rare.spent, cell.rare.rest = False, None
 
 
 _node_of = attrgetter("node")
 
 
-def _computed(node: Node) -> Node:
-    """A leaf with the value of a node."""
+def settle(cell: Cell) -> None:
+    """Let go of the graph of a computed cell that backward() ran through."""
+    _settle({cell: cell.node}, {cell: cell.node})
+
+
+def _computed(cell: Cell, node: Node) -> Node:
+    """A leaf with the value of a node, or what is left of its graph with that."""
     made = filled_leaf(node.types[0], node.buffer)
     made.origins = node.origins
+    if cell.mode == GRAPH and cell.rare is not None:
+        if cell.rare.rest is not None:
+            made = cell.rare.rest
+            made.buffer, made.origins = node.buffer, node.origins
+        else:
+            made.attrs = LetGo(node.types[0], cell.rare.behind)
     return made
 
 

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, Protocol
 
 from ridgeline.atomic import Block, Switch
 from ridgeline.graph.node import Node
-from ridgeline.record.cells import Behind, Cell
+from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.upcalls import Match, upcalls
 
@@ -48,8 +48,8 @@ class Recorder(Protocol):
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         """Compute some cells, together with everything that is live."""
 
-    def spend(self, nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
-        """backward() went through these nodes: cells among them need no graph any more."""
+    def tracked(self) -> list[Cell]:
+        """The cells with a graph that somebody still holds, computed or not."""
 
 
 class _Thread(threading.local):
@@ -90,9 +90,9 @@ def realize(cells: Sequence[Cell], reason: str = "") -> None:
     _thread.recorder.compute(cells, reason)
 
 
-def spend(nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
-    """backward() went through these nodes: tensors among them need no graph any more."""
-    _thread.recorder.spend(nodes, lets_go, behind)
+def tracked() -> list[Cell]:
+    """The cells with a graph of this thread that somebody still holds, computed or not."""
+    return _thread.recorder.tracked()
 
 
 def record_with(recorder: Recorder) -> Switch:

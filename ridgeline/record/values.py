@@ -17,7 +17,7 @@ from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, broadcast_shapes, stretch
 from ridgeline.ops.reinterpret import REINTERPRET
-from ridgeline.ops.tracking import overwritten, variable
+from ridgeline.ops.tracking import overwritten, variable, written_over
 from ridgeline.record.captures import CaptureError, foreign
 from ridgeline.record.cells import (
     CUT,
@@ -112,6 +112,23 @@ def read(source: Handle) -> Node:
     return result
 
 
+def nodes_of(source: Handle) -> list[Node]:
+    """The nodes that stand for a tensor inside graphs, none of which leads to another.
+
+    Its value may have been written over where no gradient sees it, and the graph of a node that
+    others still read may have been let go: then those others have the node that was there.
+    """
+    now = read(source)
+    cell, track = source._resolved()
+    if track.mode != GRAPH:
+        return [now]
+    bases = [cell.node]
+    if track.rare is not None:
+        bases += [node for former in track.rare.formers if (node := former()) is not None]
+    found = [apply_steps(written_over(base), source._steps) for base in bases]
+    return [*dict.fromkeys(found)]
+
+
 def special(cell: Cell, track: Track) -> Node:
     """The base node of a variable, or of memory that others may write to."""
     node = refresh(cell)
@@ -186,7 +203,8 @@ def write(target: H, value: Node, mode: int, what: str) -> H:
     if tracked:
         track.mode = GRAPH
         if track.rare is not None:
-            track.rare.spent = False  # this value is newer than the graph that was let go
+            # this value is newer than the graph that was let go
+            track.rare.spent, track.rare.formers = False, ()
     elif track.mode == PLAIN and mode > PLAIN:
         track.mode = CUT
     if track is not cell and cell.mode == PLAIN and mode > PLAIN:

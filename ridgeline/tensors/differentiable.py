@@ -13,7 +13,7 @@ from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
 from ridgeline.record.modes import modes
 from ridgeline.record.mutation import bump
 from ridgeline.record.upcalls import upcalls
-from ridgeline.record.values import Handle, read
+from ridgeline.record.values import Handle, nodes_of, read
 from ridgeline.tensors.handle import Described
 from ridgeline.weak import WeakSet
 
@@ -192,9 +192,9 @@ class Differentiable(Described):
 
 def observe(source: Differentiable) -> None:
     """Let backward() report the gradient of a tensor inside the graph."""
-    node = read(source)
-    if node not in observed:
-        observed.add(node)
-        node.watches = []
-    if not any(watch.owner() is source for watch in node.watches):
-        node.watches.append(Watch(source._tensor))
+    for node in nodes_of(source):
+        if node not in observed:
+            observed.add(node)
+            node.watches = []
+        if not any(watch.owner() is source for watch in node.watches):
+            node.watches.append(Watch(source._tensor))

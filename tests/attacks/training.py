@@ -25,13 +25,12 @@ ATTACK = Attack(
     short=60,
     faults=(
         Fault("gradients go on through what was detached", "ops.differentiate",
-              "flowing", "topological(outputs, ends, _flows)",
-              "topological(outputs, lambda n: False, _flows)"),
+              "flowing", "op is STOP_GRADIENT or op is VARIABLE", "op is VARIABLE"),
         Fault("a write that no gradient sees is differentiated", "record.values", "write",
               "if not tracked and cell.mode == GRAPH:", "if False:"),
         Fault("a graph that is to be retained is let go", "autograd.engine", "backward",
               "if not (create_graph if retain_graph is None else retain_graph):", "if True:"),
         Fault("a second pass finds no graph where no value is needed",
-              "graph.passes.autodiff.saved_values", "_reads_values", "in op.linear", "in ()"),
+              "graph.passes.autodiff.saved_values", "reads_values", "in op.linear", "in ()"),
     ),
 )  # fmt: skip

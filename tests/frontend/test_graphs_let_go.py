@@ -7,6 +7,7 @@ refused as well or right: a graph that is still there may be gone through again.
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -232,7 +233,110 @@ def gan(lib: Any) -> Any:
     return made, judge
 
 
+def way_without_values(lib: Any) -> Any:
+    """The way to w0 needs no value of the forward pass, that to w1 does."""
+    w0, w1 = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    t = (w1 * w1 + w0).sum()
+    t.backward()
+    t.item()
+    first = lib.autograd.grad(t * 2, [w0])[0]
+    (t * t).backward(inputs=[w0])
+    return first, w0.grad, w1.grad
+
+
+def root_again_for_some(lib: Any) -> Any:
+    w0, w1 = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    t = (w1.exp() - w0.flip(0)).mean()
+    t.backward()
+    return (*lib.autograd.grad(t, [w0], retain_graph=True), *lib.autograd.grad(t, [w0]))
+
+
+def way_not_gone(lib: Any) -> Any:
+    w0, w1 = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    t = (w0 * w0 + w1 * w1).sum()
+    (first,) = lib.autograd.grad(t, [w0])
+    t.item()
+    return first, *lib.autograd.grad(t * t, [w1])
+
+
+def another_variable_of_that_pass(lib: Any) -> Any:
+    w0, w1 = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    a, b = w0 * w0, w1 * w1
+    (a + b).sum().backward()
+    a.tolist(), b.tolist()
+    return lib.autograd.grad((a * w1).sum(), [w1])
+
+
+def to_what_is_wanted_and_no_further(lib: Any) -> Any:
+    x = leaf(lib, 1, 2)
+    h = x * x
+    (first,) = lib.autograd.grad((h * h).sum(), [h])
+    h.tolist()
+    h.sum().backward()
+    return first, x.grad
+
+
+def wanted_elsewhere(lib: Any) -> Any:
+    x = leaf(lib, 1, 2)
+    h = x.exp()
+    y = h * 3 + x
+    h.tolist(), y.tolist()
+    h.sum().backward()
+    return lib.autograd.grad(y.sum(), [h])
+
+
+def written_over_unseen(lib: Any) -> Any:
+    x = leaf(lib, 1, 2)
+    h = x * 2
+    t = (h + 1).sum()
+    h.detach().mul_(3)
+    return *lib.autograd.grad(t + (h * 5).sum(), [h], retain_graph=True), h
+
+
+def hooked_afterwards(lib: Any) -> Any:
+    x, w, seen = leaf(lib, 1, 2), leaf(lib, 3, 4), []
+    h = w + 1
+    t = (x * x + h).sum()
+    h.register_hook(lambda gradient: seen.append(gradient.tolist()))
+    t.backward()
+    t.item(), h.tolist()
+    h.register_hook(lambda gradient: gradient * 2)
+    found = lib.autograd.grad(t * 3, [w])
+    return *found, lib.tensor(seen, dtype=lib.float64)
+
+
+def with_rules_of_its_own(lib: Any) -> Any:
+    class Squared(lib.autograd.Function):  # type: ignore[name-defined, misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any) -> Any:
+            return a * a
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient * 5
+
+    x = leaf(lib, 1, 2)
+    y = Squared.apply(x).sum()
+    y.backward()
+    y.item()
+    y.backward()
+    return (x.grad,)
+
+
+def twice_through_what_is_left(lib: Any) -> Any:
+    w0, w1 = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    t = (w1.tanh() + w0.cumsum(0) * 2).sum()
+    t.backward()
+    t.item()
+    (g,) = lib.autograd.grad((t * t * t), [w0], create_graph=True)
+    g.tolist()
+    return g, *lib.autograd.grad(g.sum(), [w0])
+
+
 PROGRAMS = [
+    way_without_values, root_again_for_some, way_not_gone, another_variable_of_that_pass,
+    to_what_is_wanted_and_no_further, wanted_elsewhere, written_over_unseen, hooked_afterwards,
+    with_rules_of_its_own, twice_through_what_is_left,
     detached_before, linear_twice, linear_below, product_twice, shared_part, shared_part_let_go,
     computed_twice, only_decides, by_some_inputs, by_grad, written_again, written_unseen,
     kept_gradient, hooked, cut_in_place, twice_differentiated, state_goes_on, state_in_lists, gan,
@@ -283,3 +387,19 @@ def test_a_detached_state_does_not_keep_old_graphs(cut: str, read_first: bool) -
     run = steps()
     counts = [next(run) for _ in range(10)]
     assert counts[-1] <= counts[2]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_left_of_a_graph_keeps_no_values(way: str) -> None:
+    with WAYS[way]():
+        data, w0, w1 = rl.tensor([1.0] * 64), leaf(rl, 1), leaf(rl, 3)
+        hidden = data * w1.float() + w0.float()
+        total = hidden.sum()
+        held = [weakref.ref(t._cell.node) for t in (data, hidden)]
+        total.backward()
+        total.item()
+        del data, hidden
+        assert [node() for node in held] == [None, None]
+        assert rl.autograd.grad(total * 2, [w0])[0].tolist() == [128.0]
+        with pytest.raises(GradientError, match="let go"):
+            rl.autograd.grad(total * 2, [w1])

@@ -8,7 +8,7 @@ be put off like that. It cannot where a rule may refuse, since the error belongs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ridgeline.graph.graph import Graph
@@ -46,23 +46,22 @@ _passed: WeakSet[Node] = WeakSet()
 
 
 def awaited(
-    order: Sequence[Node], outputs: Sequence[Node], targets: Sequence[Node], active: set[Node]
+    order: Sequence[Node], outputs: Sequence[Node], targets: Sequence[Node], active: Set[Node]
 ) -> dict[Node, tuple[Mark, ...]] | None:
     """The targets that have a gradient, and where the ops that read them were made.
 
-    `active` are the nodes that lead to targets. None where the pass cannot wait.
+    `order` is all that cotangents of `outputs` may reach, and `active` what leads to targets. None
+    where the pass cannot wait.
     """
-    reached = set(outputs) & active
     wanted = set(targets)
-    places: dict[Node, tuple[Mark, ...]] = dict.fromkeys(reached & wanted, ())
-    for current in reversed(order):
-        if current in reached and current.inputs and not ends(current):
+    places: dict[Node, tuple[Mark, ...]] = dict.fromkeys(wanted.intersection(outputs), ())
+    for current in order:
+        if current.inputs and current in active and not ends(current):
             if current.buffer is not None or _may_refuse(current.op):
                 return None
-            below = active.intersection(current.inputs)
-            reached |= below
-            for target in below & wanted:
-                places[target] = current.origins
+            for source in current.inputs:
+                if source in wanted and source not in places:
+                    places[source] = current.origins
     return {target: places[target] for target in targets if target in places}
 
 

@@ -6,7 +6,7 @@ A second pass over the same graph is possible where no rule reads such a value: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 
 from ridgeline.graph.node import LEAF, PROJ, Node, leaf, topological
 from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
@@ -14,43 +14,21 @@ from ridgeline.ops.differentiate import ends
 from ridgeline.ops.tracking import CUSTOM
 
 
-def lets_go(root: Node, passed: Set[Node], free: set[Node]) -> bool:
-    """True where a pass through the nodes `passed` reads values of the forward pass below `root`.
-
-    `free` are nodes known to need none, and grow by what is found.
-    """
-    seen = {root}
-    stack = [root]
-    while stack:
-        current = stack.pop()
-        if not current.inputs or ends(current) or current in free:
-            continue
-        if _reads_values(current):
-            return True
-        for source in current.inputs:
-            if source not in seen and source in passed:
-                seen.add(source)
-                stack.append(source)
-    free |= seen
-    return False
-
-
-def _reads_values(current: Node) -> bool:
+def reads_values(current: Node) -> bool:
     """True where a node's rule needs more than the cotangent and constants."""
     op, inputs = current.op, current.inputs
-    if op is CUSTOM:
-        return bool(current.attrs.rule.reads())
     if op.family == "movement":
-        return False
+        return op is CUSTOM and bool(current.attrs.rule.reads())
     if op.linear_if is not None and not op.linear_if(current.attrs):
         return True
-    return all(
-        _varying([operand for number, operand in enumerate(inputs) if number not in group])
-        for group in op.linear
-    )
+    for group in op.linear:
+        others = [operand for number, operand in enumerate(inputs) if number not in group]
+        if not depends_on_data(others):
+            return False
+    return True
 
 
-def _varying(nodes: Iterable[Node]) -> bool:
+def depends_on_data(nodes: Iterable[Node]) -> bool:
     """True where data goes into one of the nodes; a single number does not count as data."""
     stack = list(nodes)
     seen = set(stack)

@@ -1,0 +1,148 @@
+"""Graphs after backward(): what a pass that retains nothing lets go, and what it must not meet.
+
+A tensor whose graph a pass went through stays with its value. The ways from it to variables on
+which a rule reads values are closed: `LetGo` leaves stand for them, and know to which variables
+they led. Another pass may go by every other way (`graph/passes/autodiff/remains.py`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from ridgeline.errors import GradientError
+from ridgeline.graph.node import Node, twin
+from ridgeline.graph.origins import describe
+from ridgeline.graph.passes.autodiff.remains import remains_below
+from ridgeline.ops.differentiate import flowing, reach
+from ridgeline.record import recorder
+from ridgeline.record.cells import GRAPH, Behind, Cell, LetGo, Track, rare
+from ridgeline.record.graph_recorder import settle
+from ridgeline.record.modes import modes
+from ridgeline.record.values import read
+from ridgeline.tensors.differentiable import observed
+from ridgeline.tensors.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The variables that a graph leads to, each as a node with a bit, in order."""
+
+    owners: Sequence[Tensor]
+    reach: Mapping[Node, int]  # which of them nodes lead to
+
+
+def variables_of(order: Sequence[Node], keys: Mapping[Node, Tensor] | None = None) -> Variables:
+    """What a graph leads to: all of its variables, or those of some nodes."""
+    if keys is None:
+        keys = owners_in(order)
+    bits = {key: 1 << place for place, key in enumerate(keys)}
+    return Variables([*keys.values()], reach(order, bits))
+
+
+def owners_in(order: Iterable[Node]) -> dict[Node, Tensor]:
+    """The nodes of a graph that stand for variables, with these."""
+    found: dict[Node, Tensor] = {}
+    for node in order:
+        if node.owner is not None and (owner := node.owner()) is not None:
+            found[node] = owner
+    return found
+
+
+def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> None:
+    """A pass from roots through some nodes is over: close the ways on which values were read."""
+    tops: dict[Track, Node] = {root._resolved()[1]: read(root) for root in roots}
+    if modes.capture is None:
+        for cell in recorder.tracked():
+            if cell.node in passed:
+                tops[cell] = cell.node
+    found, closed = remains_below(dict.fromkeys(tops.values()), passed, variables.reach)
+    references = [*map(weakref.ref, variables.owners)]
+    partly = 0  # variables to which copies lead
+    copied: dict[Node, tuple[Node, ...]] = {}
+    for track, node in tops.items():
+        copy, lost, left = found[node]
+        if lost and track.mode == GRAPH:
+            details = rare(track)
+            details.spent, details.behind, details.rest = True, (references, lost), None
+            details.formers += (weakref.ref(node),)
+            if left & ~lost:
+                partly |= left
+                details.rest = twin(copy)  # whoever reads the copy does not keep the value alive
+                details.formers += (weakref.ref(copy),)
+                copied[node] = (copy, details.rest)
+    for node in closed if partly else ():
+        found[node].copy.attrs = LetGo(node.types[0], (references, found[node].lost), partly)
+    if observed:
+        _move_watches(passed, {n: copied.get(n, (part.copy,)) for n, part in found.items()})
+    for track, node in tops.items() if modes.capture is None else ():
+        if isinstance(track, Cell) and found[node].lost and track.node.buffer is not None:
+            settle(track)
+
+
+def _move_watches(passed: Set[Node], copies: Mapping[Node, Iterable[Node]]) -> None:
+    """Hooks go with what is left of a graph, and stay where tensors do."""
+    for node in passed:
+        if node in observed:
+            for copy in copies.get(node, ()):
+                if copy is not node:
+                    copy.watches = list(node.watches)
+                    observed.add(copy)
+            # the same expression recorded again has nothing to do with old hooks
+            node.watches = [watch for watch in node.watches if watch.owner() is not None]
+
+
+def check_root(root: Tensor, wanted: Sequence[Tensor] | None) -> None:
+    """Raise where a pass from a tensor would go a way that was let go."""
+    details = root._resolved()[1].rare
+    if details is not None and details.spent and _is_behind(wanted, details.behind):
+        raise GradientError(
+            "backward() ran through this tensor before, and its graph was let go",
+            help="pass retain_graph=True to the first call, or compute the tensor again",
+        )
+
+
+def check_history(order: Sequence[Node], wanted: Sequence[Tensor] | None) -> None:
+    """Raise where a way to something wanted was let go."""
+    for node in order:
+        attrs = node.attrs
+        if isinstance(attrs, LetGo) and _is_behind(wanted, attrs.behind, attrs.besides):
+            place = describe(node)
+            raise GradientError(
+                "the graph behind one of the tensors was let go by an earlier backward()",
+                note=f"the tensor is {node.types[0]}" + (f", made at {place}" if place else ""),
+                help="pass retain_graph=True to the earlier call, or compute the tensor again",
+            )
+
+
+def _is_behind(wanted: Sequence[Tensor] | None, behind: Behind, besides: int = 0) -> bool:
+    """True where a way to something wanted, or to any variable, was let go, or may have been.
+
+    Of a tensor inside a graph that was let go nobody knows where it was; but then ways to all
+    variables below it were lost or copied.
+    """
+    if wanted is None or behind is None:
+        return True
+    variables, lost = behind
+    places: dict[int, int] = {}
+    for place, variable in enumerate(variables):
+        places[id(variable())] = places.get(id(variable()), 0) | 1 << place
+    for tensor in wanted:
+        if tensor.is_leaf:
+            if places.get(id(tensor), 0) & lost:
+                return True
+        elif all(places.get(owner, 0) & (lost | besides) for owner in _below(tensor)):
+            return True
+    return False
+
+
+def _below(wanted: Tensor) -> set[int]:
+    """The variables below a tensor, by identity; those to which ways were let go are some too."""
+    order = flowing([read(wanted)])
+    found = {id(owner) for owner in owners_in(order).values()}
+    for node in order:
+        if isinstance(node.attrs, LetGo) and node.attrs.behind is not None:
+            variables, lost = node.attrs.behind
+            found.update(id(v()) for place, v in enumerate(variables) if lost >> place & 1)
+    return found
