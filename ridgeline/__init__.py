@@ -8,13 +8,14 @@ The public namespace, with torch's names, defaults and semantics. Functions come
 from __future__ import annotations
 
 import importlib
-import sys
+import math
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import ridgeline.compiler as _compiler
 import ridgeline.loops as _loops
-from ridgeline import autograd as autograd
+from ridgeline import autograd as autograd, module_paths
 from ridgeline.config import (
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
     config as config,
@@ -52,6 +53,18 @@ from ridgeline.execution.flush_log import (
 from ridgeline.functions.creation import finfo as finfo, iinfo as iinfo
 from ridgeline.interop.arrays import asarray as asarray
 from ridgeline.interop.dlpack import from_dlpack as from_dlpack
+from ridgeline.layouts import (
+    channels_last as channels_last,
+    channels_last_3d as channels_last_3d,
+    contiguous_format as contiguous_format,
+    layout as layout,
+    memory_format as memory_format,
+    preserve_format as preserve_format,
+    sparse_coo as sparse_coo,
+    sparse_csc as sparse_csc,
+    sparse_csr as sparse_csr,
+    strided as strided,
+)
 from ridgeline.random import (
     Generator as Generator,
     default_generator as default_generator,
@@ -70,7 +83,7 @@ from ridgeline.record.modes import (
     set_grad_enabled as set_grad_enabled,
 )
 from ridgeline.record.upcalls import upcalls
-from ridgeline.tensors import dispatch as dispatch
+from ridgeline.tensors import dispatch as dispatch, typed
 from ridgeline.tensors.autocast import (
     autocast as autocast,
     get_autocast_dtype as get_autocast_dtype,
@@ -85,39 +98,67 @@ from ridgeline.tensors.namespace import (
     set_default_dtype as set_default_dtype,
 )
 from ridgeline.tensors.tensor import Tensor as Tensor, tensor as tensor
+from ridgeline.tensors.typed import set_default_tensor_type as set_default_tensor_type
 from ridgeline.tracing.control_flow import (
     cond as cond,
     scan as scan,
     while_loop as while_loop,
 )
-from ridgeline.tracing.jit import jit as jit
+from ridgeline.tracing.torch_jit import jit as jit
 
 __version__ = "0.1.0"
 
 dtype = DType
 half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
+cfloat, cdouble = complex64, complex128
+pi, inf, nan, e, newaxis = math.pi, math.inf, math.nan, math.e, None
 
 _SUBMODULES = frozenset((
-    "amp", "array_api", "cuda", "data", "distributions", "fft", "learn", "linalg", "masked",
-    "models", "nn", "optim", "profile", "signal", "special", "train",
+    "accelerator", "amp", "array_api", "backends", "compiling", "cuda", "data", "distributed",
+    "distributions", "fft", "func", "hub", "learn", "linalg", "masked", "models",
+    "multiprocessing", "nn", "optim", "profile", "profiler", "random", "serialization", "signal",
+    "special", "train", "utils", "version", "vision",
 ))  # fmt: skip
-_LAZY = {
-    "isdtype": "ridgeline.array_api.types",
-    "grad": "ridgeline.autograd.transforms",
-    "value_and_grad": "ridgeline.autograd.transforms",
-    "vjp": "ridgeline.autograd.transforms",
-    "jvp": "ridgeline.autograd.transforms",
-    "linearize": "ridgeline.autograd.transforms",
-    "vmap": "ridgeline.autograd.vectorize",
-    "jacobian": "ridgeline.autograd.jacobians",
-    "jacrev": "ridgeline.autograd.jacobians",
-    "jacfwd": "ridgeline.autograd.jacobians",
-    "hessian": "ridgeline.autograd.jacobians",
-    "load": "ridgeline.serialization",
-    "save": "ridgeline.serialization",
+# what loads on first use, by the module that has it
+_HOMES = {
+    "ridgeline.amp": "GradScaler",
+    "ridgeline.array_api.types": "isdtype",
+    "ridgeline.autograd.jacobians": "hessian jacfwd jacobian jacrev",
+    "ridgeline.autograd.transforms": "grad jvp linearize value_and_grad vjp",
+    "ridgeline.autograd.vectorize": "vmap",
+    "ridgeline.compiling": "compile",
+    "ridgeline.nn.functional": "bilinear celu_ channel_shuffle cosine_embedding_loss hardshrink "
+    "hinge_embedding_loss margin_ranking_loss pairwise_distance pixel_shuffle pixel_unshuffle "
+    "poisson_nll_loss prelu rrelu rrelu_ selu_ threshold threshold_ triplet_margin_loss",
+    "ridgeline.nn.swapped": "embedding",
+    "ridgeline.serialization": "load save",
+    "ridgeline.settings": "can_cast get_default_device get_deterministic_debug_mode "
+    "get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled "
+    "is_inference_mode_enabled promote_types set_default_device set_deterministic_debug_mode "
+    "set_float32_matmul_precision set_flush_denormal set_num_interop_threads set_num_threads "
+    "set_printoptions set_warn_always",
 }
+_LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
+# methods that are functions, too
+_METHODS = (
+    "clone", "detach", "detach_", "get_device", "is_complex", "is_conj", "is_floating_point",
+    "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed", "numel", "resize_as_",
+    *map("{}_".format, (
+        "abs", "acos", "acosh", "arccos", "arcsin", "arctan", "asin", "asinh", "atan", "atanh",
+        "ceil", "clamp", "clip", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "fill",
+        "fix", "floor", "frac", "index_put", "log", "log10", "log1p", "log2", "logit",
+        "nan_to_num", "neg", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sin", "sinc",
+        "sinh", "sqrt", "square", "tan", "tanh", "trunc", "zero",
+    )),
+)  # fmt: skip
 globals().update(dispatch.FUNCTIONS)
+globals().update({name: getattr(Tensor, name) for name in _METHODS})
+globals().update(typed.CLASSES["cpu"])
 upcalls.array_namespace = partial(importlib.import_module, "ridgeline.array_api")
+vars(_compiler)["__getattr__"] = lambda n: getattr(
+    importlib.import_module("ridgeline.compiling"), n
+)  # torch.compiler is another thing than the folder of that name
+module_paths.install()
 
 
 class _LoopsModule(ModuleType):
@@ -153,6 +194,18 @@ if TYPE_CHECKING:
     from ridgeline.tensors.public import *
 
 
+_unknown = module_paths.unknown(__name__)
+_OWN = frozenset((
+    "Any", "ModuleType", "TYPE_CHECKING", "annotations", "dispatch", "importlib", "math",
+    "module_paths", "partial", "typed", "upcalls",
+))  # fmt: skip
+_PUBLIC = {
+    name
+    for name, value in globals().items()
+    if name[0] != "_" and name not in _OWN and not isinstance(value, ModuleType)
+} | {"autograd", "compiler", "loops"}
+
+
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"ridgeline.{name}")
@@ -160,4 +213,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'ridgeline' has no attribute {name!r}")
+    return _unknown(name)
+
+
+def __dir__() -> list[str]:
+    """All public names, loaded or not, and none of the package's own parts."""
+    return sorted(_PUBLIC | _SUBMODULES | _LAZY.keys())

@@ -8,9 +8,11 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
+from ridgeline import random as _random
 from ridgeline.atomic import Block, Switch
 from ridgeline.devices import current as _current, device as _device
 from ridgeline.errors import DeviceError, OutOfMemoryError as OutOfMemoryError
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.random import manual_seed as _manual_seed
 from ridgeline.record.recorder import Flushed as _Flushed, flush as _flush
 from ridgeline.runtime.cuda import device as _devices, memory
@@ -19,8 +21,10 @@ from ridgeline.runtime.cuda.driver import missing
 from ridgeline.runtime.cuda.flags import wait
 from ridgeline.runtime.cuda.stream import Event as _Event, Stream as _Stream
 from ridgeline.runtime.cuda.transfer import reach
+from ridgeline.tensors import typed
 
 _MOST_STREAMS = 32
+__path__: list[str] = []  # `cuda.amp` is elsewhere: see module_paths.py
 
 
 def is_available() -> bool:
@@ -186,3 +190,53 @@ def manual_seed(seed: int) -> None:
 
 
 manual_seed_all = manual_seed
+
+
+def is_initialized() -> bool:
+    """Whether a GPU was used already."""
+    return bool(_devices._devices)
+
+
+def init() -> None:
+    """Nothing: GPUs are opened when they are used."""
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the GPU computes in bfloat16 by itself."""
+    return is_available() and (including_emulation or get_device_capability() >= (8, 0))
+
+
+def get_rng_state(device: Any = None) -> Any:
+    """The place of the default generator, which is one for all devices."""
+    return _random.get_rng_state()
+
+
+def set_rng_state(new_state: Any, device: Any = None) -> None:
+    """Go to a place that `get_rng_state` gave."""
+    _random.set_rng_state(new_state)
+
+
+def get_rng_state_all() -> list[Any]:
+    """The place of the default generator, once for each GPU."""
+    return [get_rng_state() for _ in range(device_count())]
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Go to the first of the places that `get_rng_state_all` gave."""
+    for state in new_states[:1]:
+        set_rng_state(state)
+
+
+def is_current_stream_capturing() -> bool:
+    """False: graphs are captured by the runtime itself, between calls."""
+    return False
+
+
+def ipc_collect() -> None:
+    """Nothing: no memory is shared with other processes."""
+
+
+max_memory_reserved = memory_reserved
+reset_max_memory_allocated = reset_peak_memory_stats
+globals().update(typed.CLASSES["cuda"])
+__getattr__ = _unknown(__name__)

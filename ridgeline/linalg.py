@@ -1,8 +1,10 @@
 """Linear algebra, as in torch.linalg; `linalg.pyi` has the signatures."""
 
 from ridgeline.errors import LinAlgError as LinAlgError
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.tensors import dispatch
 
 _names = dispatch.namespace("linalg")
 globals().update(_names)
 __all__ = [*_names, "LinAlgError"]
+__getattr__ = _unknown(__name__)

@@ -1,7 +1,9 @@
 """Special functions, as in torch.special; `special.pyi` has the signatures."""
 
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.tensors import dispatch
 
 _names = dispatch.namespace("special")
 globals().update(_names)
 __all__ = list(_names)
+__getattr__ = _unknown(__name__)

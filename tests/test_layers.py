@@ -33,18 +33,22 @@ LAYERS = (
     "codegen",
     "compiler",
     "runtime",
-    "record",
+    "record layouts torch_names module_paths",
     "functions",
     "execution",
     "tensors",
+    "settings",
     "tracing",
     "autograd",
     "interop",
     "kernel",
-    "random fft linalg masked signal special array_api cuda",
+    "random fft linalg masked signal special array_api cuda backends distributed "
+    "multiprocessing profiler",
     "nn distributions",
-    "optim data serialization",
-    "amp",
+    "optim data serialization func compiling accelerator",
+    "amp hub utils version",
+    "vision",
+    "as_torch standins",
     "models learn",
     "profile",
     "train",
@@ -60,6 +64,7 @@ LATE = (
     "ridgeline.runtime.cpu.symbolic",  # for `jit(dynamic=)`
     "ridgeline.kernel",  # for `rl.loops`
     "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command
+    "ridgeline.as_torch",  # takes the name of torch
     "pydoc_data",  # a text to train on
     "ridgeline.tensors.display",  # when a tensor is printed
 )  # fmt: skip

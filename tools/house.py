@@ -27,7 +27,7 @@ PASSED_OVER = (
 ENTERED = """
 import sys
 entered = set()
-passed_over = {"<listcomp>", "<dictcomp>", "<setcomp>", "<module>"}
+passed_over = {"<listcomp>", "<dictcomp>", "<setcomp>", "<module>", "find_spec"}
 def observe(frame, event, argument):
     code = frame.f_code
     if event == "call" and code.co_name not in passed_over and code.co_flags & 1:

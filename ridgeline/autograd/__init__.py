@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.autograd.engine import backward as backward, grad as grad
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.record.modes import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
@@ -46,6 +47,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+_find = _unknown(__name__)
+
+
 def __getattr__(name: str) -> Any:
     if name == "functional":
         return importlib.import_module("ridgeline.autograd.functional")
@@ -53,4 +57,4 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"ridgeline.autograd.{_HOME_OF[name]}"), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'ridgeline.autograd' has no attribute {name!r}")
+    return _find(name)

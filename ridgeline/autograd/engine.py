@@ -259,10 +259,14 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `outputs` by `inputs`, without touching `.grad`."""
+    """The gradients of `outputs` by `inputs`, without touching `.grad`.
+
+    `only_inputs` is an argument that torch keeps for old programs; it changes nothing.
+    """
     roots, wanted = _many(outputs), _many(inputs)
     given = _many(grad_outputs) if grad_outputs is not None else [None] * len(roots)
     for root in roots:

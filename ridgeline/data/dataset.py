@@ -9,13 +9,14 @@ does not collate sample by sample.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.randomness import RandomStream
+from ridgeline.data.sampler import seed_of
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.record.values import read_array
 from ridgeline.tensors.tensor import Tensor
@@ -49,22 +50,23 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
     def __init__(self, *tensors: Any) -> None:
         if not tensors:
             raise BadValueError("TensorDataset needs at least one array or tensor")
-        self.tensors = tuple(as_array(t) for t in tensors)
-        if any(not a.shape for a in self.tensors):
+        self.tensors = tensors
+        self._arrays = tuple(as_array(t) for t in tensors)
+        if any(not a.shape for a in self._arrays):
             raise ShapeError("TensorDataset needs arrays with at least one axis, got a scalar")
-        if len({len(a) for a in self.tensors}) > 1:
-            shapes = ", ".join(str(list(a.shape)) for a in self.tensors)
+        if len({len(a) for a in self._arrays}) > 1:
+            shapes = ", ".join(str(list(a.shape)) for a in self._arrays)
             raise ShapeError(f"TensorDataset needs arrays of equal length, got shapes {shapes}")
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return tuple(a[index] for a in self.tensors)
+        return tuple(t[index] for t in self.tensors)
 
     def __len__(self) -> int:
-        return len(self.tensors[0])
+        return len(self._arrays[0])
 
     def batch(self, indices: NDArray[np.int64]) -> tuple[Any, ...]:
         """The rows at `indices` of every array."""
-        return tuple(a[indices] for a in self.tensors)
+        return tuple(a[indices] for a in self._arrays)
 
 
 class Subset(Dataset[Any]):
@@ -102,8 +104,39 @@ class ConcatDataset(Dataset[Any]):
         return self.ends[-1]
 
 
+class StackDataset(Dataset[Any]):
+    """Several datasets side by side: tuples of their samples, or dicts by name."""
+
+    def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
+        self.datasets: Any = kwargs or args
+        self._parts = [*(kwargs.values() or args)]
+        if not self._parts or len({len(part) for part in self._parts}) > 1:
+            raise BadValueError("StackDataset needs datasets of one length")
+
+    def __getitem__(self, index: int) -> Any:
+        found = [part[index] for part in self._parts]
+        return dict(zip(self.datasets, found)) if isinstance(self.datasets, dict) else tuple(found)
+
+    def __len__(self) -> int:
+        return len(self._parts[0])
+
+
+class ChainDataset(IterableDataset[Any]):
+    """Several streams, one after the other."""
+
+    def __init__(self, datasets: Sequence[IterableDataset[Any]]) -> None:
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self.datasets)
+
+
 def random_split(
-    dataset: Dataset[Any], lengths: Sequence[int | float], seed: int = 0
+    dataset: Dataset[Any],
+    lengths: Sequence[int | float],
+    generator: Any = None,
+    *,
+    seed: int | None = None,
 ) -> list[Subset]:
     """Disjoint random parts of the given lengths, or fractions that sum to 1."""
     total = len(dataset)
@@ -114,7 +147,7 @@ def random_split(
             counts[extra % len(counts)] += 1
     if sum(counts) != total:
         raise BadValueError(f"the parts {list(lengths)} do not add up to {total} samples")
-    order = RandomStream(seed).permutation(total)
+    order = RandomStream(seed_of(generator, seed)).permutation(total)
     ends = list(accumulate(counts))
     return [Subset(dataset, order[end - n : end].tolist()) for n, end in zip(counts, ends)]
 

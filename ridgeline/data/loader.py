@@ -18,10 +18,10 @@ from ridgeline.data.pool import Pool
 from ridgeline.data.sampler import (
     BatchSampler,
     RandomSampler,
-    Sampler,
     SequentialSampler,
     batches_of,
     indices_of,
+    seed_of,
 )
 from ridgeline.data.transforms import Transform
 from ridgeline.errors import BadValueError
@@ -37,28 +37,36 @@ class DataLoader:
     the first array of every batch. `num_workers` processes make batches ahead of time,
     `prefetch_factor` each; every worker iterates its own copy of an IterableDataset, as in torch
     (see `get_worker_info`). `epoch` and `position` say where the loader stands; `state_dict()`
-    holds both.
+    holds both. What is random follows `seed`, else the seed of `generator`, else that of
+    `manual_seed`. `pin_memory` and its device change nothing: copies are pinned by themselves.
     """
 
     def __init__(
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool = False,
-        sampler: Sampler | Iterable[int] | None = None,
+        shuffle: bool | None = None,
+        sampler: Iterable[int] | None = None,
         batch_sampler: BatchSampler | Iterable[Sequence[int]] | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
         drop_last: bool = False,
-        *,
         timeout: float = 0.0,
         worker_init_fn: Callable[[int], None] | None = None,
         multiprocessing_context: str | None = None,
-        prefetch_factor: int = 2,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
         persistent_workers: bool = False,
-        seed: int = 0,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        seed: int | None = None,
         transform: Transform | None = None,
     ) -> None:
+        prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
+        self.pin_memory, self.generator = pin_memory, generator
+        seed = seed_of(generator, seed)
         _check_count("num_workers", num_workers, 0)
         _check_count("prefetch_factor", prefetch_factor, 1, MOST_PREFETCHED)
         if not timeout >= 0:
@@ -73,7 +81,7 @@ class DataLoader:
         self.num_workers, self.prefetch_factor = num_workers, prefetch_factor
         self.persistent_workers, self.timeout = persistent_workers, timeout
         self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
-        self.sampler = _sampler(dataset, shuffle, sampler, batch_sampler, seed)
+        self.sampler = _sampler(dataset, bool(shuffle), sampler, batch_sampler, seed)
         self.batch_sampler: Any = batch_sampler
         if batch_sampler is not None and (batch_size not in (1, None) or drop_last):
             raise BadValueError("a batch_sampler decides batch_size and drop_last itself")

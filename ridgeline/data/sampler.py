@@ -7,29 +7,56 @@ when iterated, is taken too; it is told the epoch first where it has `set_epoch`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError
+from ridgeline.random import default_generator
 
 Indices = NDArray[np.int64]
+Drawn = TypeVar("Drawn", covariant=True)
 
 
-class Sampler(Protocol):
-    """The indices of one epoch, in order."""
+class Sampler(Generic[Drawn]):
+    """What gives indices when iterated over: torch's form, to be derived from."""
+
+    def __init__(self, data_source: Any = None) -> None:
+        """Subclasses hold what they need."""
+
+    def __iter__(self) -> Iterator[Drawn]:
+        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
+
+
+class EpochSampler(Sampler[int]):
+    """The indices of one epoch, in order; iterating gives one epoch after the other."""
+
+    _passes = 0
 
     def indices(self, epoch: int) -> Indices:
         """The indices to visit in `epoch`."""
-        ...
+        raise NotImplementedError
 
-    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[int]:
+        self._passes += 1
+        return iter(self.indices(self._passes - 1).tolist())
+
+    def __len__(self) -> int:
+        raise NotImplementedError
 
 
-class SequentialSampler:
+def seed_of(generator: Any, seed: int | None) -> int:
+    """The seed of what is random in data: given, a generator's, that of `manual_seed`, or 0."""
+    if seed is not None:
+        return seed
+    source = default_generator if generator is None else generator
+    return int(source.initial_seed()) if source.chosen or generator is not None else 0
+
+
+class SequentialSampler(EpochSampler):
     """Every sample once, in the dataset's order."""
 
     def __init__(self, data_source: Any) -> None:
@@ -43,7 +70,7 @@ class SequentialSampler:
         return self.count
 
 
-class RandomSampler:
+class RandomSampler(EpochSampler):
     """A fresh random order each epoch, or `num_samples` draws with replacement."""
 
     def __init__(
@@ -51,9 +78,11 @@ class RandomSampler:
         data_source: Any,
         replacement: bool = False,
         num_samples: int | None = None,
-        seed: int = 0,
+        generator: Any = None,
+        seed: int | None = None,
     ) -> None:
-        self.count, self.replacement, self.seed = len(data_source), replacement, seed
+        self.count, self.replacement = len(data_source), replacement
+        self.seed = seed_of(generator, seed)
         self.num_samples = self.count if num_samples is None else num_samples
         if not replacement and self.num_samples > self.count:
             raise BadValueError(
@@ -72,18 +101,32 @@ class RandomSampler:
         return self.num_samples
 
 
-class WeightedRandomSampler:
-    """Draws in proportion to weights, with replacement."""
+class WeightedRandomSampler(EpochSampler):
+    """Draws in proportion to weights, with replacement unless that is switched off."""
 
-    def __init__(self, weights: Sequence[float], num_samples: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        weights: Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: Any = None,
+        seed: int | None = None,
+    ) -> None:
         self.weights = np.asarray(weights, np.float64)
         if self.weights.ndim != 1 or not np.all(self.weights >= 0) or not self.weights.sum() > 0:
             raise BadValueError("WeightedRandomSampler needs weights of at least 0, one above 0")
-        self.num_samples, self.seed = num_samples, seed
+        self.num_samples, self.seed = num_samples, seed_of(generator, seed)
+        self.replacement = replacement
+        if not replacement and num_samples > np.count_nonzero(self.weights):
+            raise BadValueError(f"there are fewer than {num_samples} samples to draw once each")
 
     def indices(self, epoch: int) -> Indices:
         """The draws of one epoch, by inversion of the cumulated weights."""
         ends = np.cumsum(self.weights)
+        if not self.replacement:  # the first to come of as many exponential waiting times
+            unit = RandomStream(self.seed, epoch).uniform(0.0, 1.0, len(self.weights))
+            with np.errstate(divide="ignore"):
+                return np.argsort(-np.log1p(-unit) / self.weights)[: self.num_samples]
         drawn = RandomStream(self.seed, epoch).uniform(0.0, float(ends[-1]), self.num_samples)
         return np.searchsorted(ends, drawn, side="right").astype(np.int64)
 
@@ -91,12 +134,66 @@ class WeightedRandomSampler:
         return self.num_samples
 
 
-class BatchSampler:
-    """The indices of a sampler in groups of `batch_size`."""
+class SubsetRandomSampler(EpochSampler):
+    """Some indices, in a fresh random order each epoch."""
 
     def __init__(
-        self, sampler: Sampler | Iterable[int], batch_size: int, drop_last: bool = False
+        self, indices: Sequence[int], generator: Any = None, seed: int | None = None
     ) -> None:
+        self.chosen, self.seed = np.asarray(indices, np.int64), seed_of(generator, seed)
+
+    def indices(self, epoch: int) -> Indices:
+        """The order of one epoch."""
+        return self.chosen[RandomStream(self.seed, epoch).permutation(len(self.chosen))]
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+
+class DistributedSampler(EpochSampler):
+    """Every `num_replicas`-th sample from `rank` on, in an order that all ranks share."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        self.dataset, self.shuffle, self.seed, self.drop_last = dataset, shuffle, seed, drop_last
+        self.num_replicas, self.rank = num_replicas or 1, rank or 0
+        self.epoch = 0
+        if not 0 <= self.rank < self.num_replicas:
+            raise BadValueError(f"rank {rank} is not one of {self.num_replicas}")
+        whole, rest = divmod(len(dataset), self.num_replicas)
+        self.num_samples = whole + (rest > 0 and not drop_last)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch whose order comes next."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices(self.epoch).tolist())
+
+    def indices(self, epoch: int) -> Indices:
+        """This rank's part of one epoch; the first samples come again where it is not even."""
+        count = len(self.dataset)
+        stream = RandomStream(self.seed, epoch)
+        order = stream.permutation(count) if self.shuffle else np.arange(count, dtype=np.int64)
+        return np.resize(order, self.num_samples * self.num_replicas)[
+            self.rank :: self.num_replicas
+        ]
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """The indices of a sampler in groups of `batch_size`."""
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
         if not isinstance(batch_size, int) or batch_size < 1:
             raise BadValueError(f"batch_size must be a whole number above 0, not {batch_size!r}")
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
@@ -106,6 +203,12 @@ class BatchSampler:
         order = indices_of(self.sampler, epoch)
         count = self._count(len(order))
         return [order[n * self.batch_size : (n + 1) * self.batch_size] for n in range(count)]
+
+    _passes = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._passes += 1
+        return (group.tolist() for group in self.batches(self._passes - 1))
 
     def _count(self, samples: int) -> int:
         whole, rest = divmod(samples, self.batch_size)

@@ -56,6 +56,7 @@ from ridgeline.distributions.transforms import (
     Transform,
     identity_transform,
 )
+from ridgeline.module_paths import unknown as _unknown
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
@@ -68,3 +69,4 @@ __all__ = [
     "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "Weibull", "constraints",
     "identity_transform", "kl", "kl_divergence", "register_kl", "transforms",
 ]  # fmt: skip
+__getattr__ = _unknown(__name__)

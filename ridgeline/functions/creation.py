@@ -222,7 +222,7 @@ def eye(n: int, m: int | None = None, *, dtype: DType | None = None) -> Node:
     return cast(same, dtype or defaults.dtype)
 
 
-@public(function=False, name="type")
+@public(function=False, name="_cast")
 def type_(input: Node, dtype: DType) -> Node:
     """The input in another element type."""
     return cast(input, as_dtype(dtype))

@@ -171,9 +171,9 @@ def unsqueeze(input: Node, dim: int) -> Node:
 
 
 @public(view=True, function=False)
-def expand(input: Node, *sizes: Any) -> Node:
+def expand(input: Node, *size: Any) -> Node:
     """Axes of size 1, and new ones in front, repeated without copying; -1 keeps a size."""
-    wanted = sizes_from(sizes)
+    wanted = sizes_from(size)
     shift = len(wanted) - len(input.shape)
     if shift < 0:
         raise ShapeError(f"cannot expand shape {list(input.shape)} to fewer axes: {list(wanted)}")
@@ -183,11 +183,11 @@ def expand(input: Node, *sizes: Any) -> Node:
     )
     if any(known(size) < 0 for size in shape):
         raise ShapeError(f"cannot expand shape {list(input.shape)} to {list(wanted)}")
-    for axis, size in enumerate(input.shape, shift):
-        if size != shape[axis] and size != 1:
+    for axis, own in enumerate(input.shape, shift):
+        if own != shape[axis] and own != 1:
             raise ShapeError(
                 f"cannot expand shape {list(input.shape)} to {list(wanted)}: axis {axis} has "
-                f"size {size}, and only size 1 stretches"
+                f"size {own}, and only size 1 stretches"
             )
     return stretch(input, shape)
 

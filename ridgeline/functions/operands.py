@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import (
     ArgumentError,
@@ -39,9 +40,10 @@ _SIGNED = {8: dtypes.int16, 16: dtypes.int32, 32: dtypes.int64}
 
 
 class _Defaults:
-    """The element type that Python floats and new tensors get."""
+    """The element type that Python floats and new tensors get, and where these are made."""
 
     dtype: DType = dtypes.float32
+    device: str = CPU
 
 
 defaults = _Defaults()

@@ -54,6 +54,8 @@ _MOST_BLOCKS = 1 << 48  # no machine holds as many numbers
 class Generator:
     """A stream of random numbers: a seed, and how much of the stream was used."""
 
+    chosen: bool  # by somebody, and not taken from the system
+
     def __init__(self, device: Any = "cpu") -> None:
         require(device)
         self._seed, self._offset = 0, 0
@@ -73,11 +75,13 @@ class Generator:
                 "a generator cannot be seeded inside jit", help="seed it before the jitted call"
             )
         self._seed, self._offset = int(seed) & _MASK, 0
+        self.chosen = True
         return self
 
     def seed(self) -> int:
         """Start the stream of a seed taken from the system."""
         self.manual_seed(secrets.randbits(63))
+        self.chosen = False
         return self._seed
 
     def initial_seed(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
 from typing import Any
 
 from ridgeline import dtypes
@@ -179,3 +181,22 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     if mask.dtype is not dtypes.bool_:
         return mask.to(dtype=like.dtype)
     return choose(mask, -math.inf, 0.0).to(dtype=like.dtype)
+
+
+class SDPBackend(Enum):
+    """torch's ways to compute attention; here the compiler chooses."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> AbstractContextManager[None]:
+    """A block in which torch chooses between ways to compute attention; the values are the same."""
+    chosen = backends if isinstance(backends, list | tuple) else [backends]
+    if not chosen or not all(isinstance(way, SDPBackend) for way in chosen):
+        raise BadValueError(f"sdpa_kernel needs one SDPBackend or more, not {backends!r:.40}")
+    return nullcontext()

@@ -228,6 +228,17 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation for any number of axes; there is one process to share statistics with."""
+
+    ranks = (2, 3, 4, 5)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module itself: its statistics are those of all processes already."""
+        return module
+
+
 class _InstanceNorm(_RunningNorm):
     """Zero mean and unit variance by sample and channel."""
 

@@ -53,6 +53,23 @@ class Buffer(Tensor):
         return value.detach().as_subclass(cls)
 
 
+class UninitializedParameter(Parameter):
+    """A parameter whose shape is not known yet; `materialize` makes a parameter proper of it."""
+
+    __slots__ = ()
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Give the parameter memory of a shape."""
+        kind = self.dtype if dtype is None else dtype
+        self.data = zeros(tuple(shape), dtype=kind, device=device or self.device)
+        self.__class__ = Parameter  # type: ignore[assignment]
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether a parameter has no shape yet."""
+    return isinstance(param, UninitializedParameter)
+
+
 def empty_parameter(shape: tuple[int, ...], dtype: dtypes.DType | None, device: Any) -> Parameter:
     """A parameter to be filled by an initial distribution."""
     kind = defaults.dtype if dtype is None else dtype

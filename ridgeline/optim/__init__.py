@@ -1,5 +1,6 @@
 """Optimizers and learning-rate schedules with torch.optim's names and update formulas."""
 
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.optim import lr_scheduler, swa_utils
 from ridgeline.optim.adam import Adam, AdamW
 from ridgeline.optim.adam_variants import LAMB, Adamax, Lion, NAdam, RAdam
@@ -15,3 +16,4 @@ __all__ = [
     "AveragedModel", "Lion", "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
     "get_ema_avg_fn", "get_swa_avg_fn", "lr_scheduler", "swa_utils",
 ]  # fmt: skip
+__getattr__ = _unknown(__name__)

@@ -10,17 +10,19 @@ import numpy as np
 
 from ridgeline.dtypes import DType, as_dtype
 from ridgeline.errors import BadTypeError
+from ridgeline.layouts import memory_format
 
 _NAMES = frozenset(("dtype", "device", "other", "non_blocking", "copy", "memory_format"))
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """An element type and a place, None where they stay; a copy in any case, or where needed."""
+    """An element type, a place and an order of axes, None where they stay; whether it is a copy."""
 
     dtype: DType | None
     device: Any
     copy: bool
+    memory_format: memory_format | None = None
 
 
 def conversion(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Conversion:
@@ -45,7 +47,9 @@ def conversion(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Conversion:
     dtype, place = given.get("dtype"), given.get("device")
     if other is not None:
         dtype, place = other.dtype, other.device
-    return Conversion(None if dtype is None else as_dtype(dtype), place, copy)
+    return Conversion(
+        None if dtype is None else as_dtype(dtype), place, copy, given.get("memory_format")
+    )
 
 
 def _by_name(args: Sequence[Any]) -> dict[str, Any]:

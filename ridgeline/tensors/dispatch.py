@@ -19,8 +19,14 @@ from ridgeline import (
 )
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
-from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
-from ridgeline.functions.operands import promote_types
+from ridgeline.errors import (
+    ArgumentError,
+    DTypeError,
+    GradientError,
+    RidgelineError,
+    ShapeError,
+)
+from ridgeline.functions.operands import defaults, promote_types
 from ridgeline.functions.registry import (
     AUGMENTED,
     OPERATORS,
@@ -53,7 +59,9 @@ from ridgeline.tensors.arguments import (
     strict_parameters,
 )
 from ridgeline.tensors.autocast import narrowed
+from ridgeline.tensors.storage import TURNED, turning
 from ridgeline.tensors.tensor import Tensor, as_view, seen_through, tensor, wrap
+from ridgeline.tensors.typed import typed
 
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
@@ -229,6 +237,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             kwargs = _respelled(kwargs, names)
             if starred in kwargs:
                 args = _with_starred(body, starred, args, kwargs)
+            if "out" in kwargs and "out" not in names:
+                return written_into(kwargs.pop("out"), function(*args, **kwargs), name)
         values, named = operands.nodes(args, kwargs)
         if strict:
             check_strict(name, strict, values, named)
@@ -251,8 +261,14 @@ def make_function(entry: Entry) -> Callable[..., Any]:
 def make_creation(entry: Entry) -> Callable[..., Any]:
     """The public form of a body that makes a new tensor."""
     body, name = entry.body, entry.name
+    starred = _starred(body)
 
     def function(*args: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        if out is not None:
+            return written_into(out, function(*args, **{"dtype": out.dtype, **kwargs}), name)
+        if starred in kwargs:
+            args = _with_starred(body, starred, args, kwargs)
         wanted = kwargs.pop("device", None)
         requires_grad = kwargs.pop("requires_grad", False)
         if not isinstance(requires_grad, bool):
@@ -269,7 +285,9 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             made = body(*values, **named)
             if isinstance(made, Node):
                 check_sizes(made.shape, body, name, values, named)
-            place = operands.device if wanted is None else check_device(wanted)
+            place = operands.device if operands.tensors else defaults.device
+            if wanted is not None:
+                place = check_device(wanted)
             result = finish(on_device(made, place), PLAIN, here())
         except RidgelineError as error:
             found = blamed(body, name, values, named, error)
@@ -358,6 +376,20 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
     return function
+
+
+def written_into(out: Any, result: Any, name: str) -> Any:
+    """What `out=` asks for: the result in the memory of given tensors, which take its shape."""
+    if out is None:
+        return result
+    if isinstance(result, tuple):
+        parts = [written_into(*pair, name) for pair in zip(out, result, strict=True)]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    if out.requires_grad or result.requires_grad:
+        raise GradientError(f"{name}: out= takes no part in gradients", help="use no_grad()")
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return write(out, fitted(read(result), out, name), PLAIN, name)
 
 
 def fitted(result: Node, target: Tensor, name: str) -> Node:
@@ -551,6 +583,9 @@ def install() -> None:
         setattr(Tensor, name, _cast_method(name, dtype))
     for name, method in subscripts.METHODS.items():
         setattr(Tensor, name, method)
+    for name in TURNED:
+        setattr(Tensor, f"{name}_", turning(name))
+    Tensor.type = typed  # type: ignore[assignment, method-assign]
     Tensor.T = property(_all_axes_reversed)  # type: ignore[assignment]
     Tensor.mT = property(_matrix_transpose)  # type: ignore[assignment]
     Tensor.mH = property(_adjoint)  # type: ignore[assignment]

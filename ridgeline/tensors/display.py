@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from ridgeline.scalars import Array
     from ridgeline.tensors.tensor import Tensor
 
-PRECISION, THRESHOLD, EDGE, WIDTH = 4, 1000, 3, 80
+# what `set_printoptions` sets
+PRECISION: int = 4
+THRESHOLD: float = 1000
+EDGE: int = 3
+WIDTH: int = 80
+SCIENTIFIC: bool | None = None  # in scientific form, or not; None: where the range is wide
 _HTML_LIMIT = 4000  # characters of a notebook's cell
 
 
@@ -149,7 +154,7 @@ def _float_writer(shown: Array) -> Callable[[float], str]:
     if nonzero.size:
         low, high = nonzero.min(), nonzero.max()
         wide = bool(high / low > 1000 or high > 1e8 or (not whole and low < 1e-4))
-    if wide:
+    if wide if SCIENTIFIC is None else SCIENTIFIC:
         return lambda v: f"{v:.{PRECISION}e}" if math.isfinite(v) else str(v)
     if whole:
         return lambda v: f"{v:.0f}." if math.isfinite(v) else str(v)

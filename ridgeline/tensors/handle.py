@@ -7,8 +7,10 @@ from typing import Any
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import axis_of
+from ridgeline.layouts import ORDERS, contiguous_format, memory_format, strided
 from ridgeline.record.cells import contiguous_strides, strides_of
 from ridgeline.record.values import Handle
+from ridgeline.tensors.storage import fits_format
 
 
 class Size(tuple[int, ...]):
@@ -53,6 +55,40 @@ class Described(Handle):
         return self._cell.node.types[0].device != CPU
 
     @property
+    def is_cpu(self) -> bool:
+        """True where the values are in the host's memory."""
+        return self._cell.node.types[0].device == CPU
+
+    def get_device(self) -> int:
+        """The number of the GPU, or -1."""
+        index = self.device.index
+        return -1 if index is None else index
+
+    # what no tensor here is: a value of another kind of device, quantized, nested, or lazy
+    is_meta = is_mps = is_xpu = is_xla = is_mkldnn = is_quantized = is_nested = False
+    is_sparse = is_sparse_csr = False
+    layout = strided
+    name = None
+
+    def is_conj(self) -> bool:
+        """False: a conjugate is computed."""
+        return False
+
+    is_neg = is_inference = is_shared = is_pinned = is_conj
+
+    def is_nonzero(self) -> bool:
+        """The truth of the one element."""
+        return bool(self)
+
+    def is_signed(self) -> bool:
+        """True for types with negative numbers."""
+        return self.dtype.kind not in ("bool", "uint")
+
+    def is_same_size(self, other: Described) -> bool:
+        """True for equal shapes."""
+        return self.shape == other.shape
+
+    @property
     def ndim(self) -> int:
         """The number of axes."""
         return len(self._type.shape)
@@ -60,6 +96,8 @@ class Described(Handle):
     def dim(self) -> int:
         """The number of axes."""
         return len(self._type.shape)
+
+    ndimension = dim
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one axis."""
@@ -99,8 +137,10 @@ class Described(Handle):
         found = strides_of(shape, self._steps) or contiguous_strides(self._type.shape)
         return found if dim is None else found[dim]
 
-    def is_contiguous(self) -> bool:
-        """True where the elements lie in row-major order."""
+    def is_contiguous(self, memory_format: memory_format = contiguous_format) -> bool:
+        """True where the elements lie in row-major order, or in that of a format."""
+        if memory_format in ORDERS:
+            return fits_format(self, memory_format)
         wanted = contiguous_strides(self._type.shape)
         pairs = zip(self.shape, self.stride(), wanted)
         return 0 in self.shape or all(own == want or size == 1 for size, own, want in pairs)

@@ -21,6 +21,7 @@ from ridgeline.functions.operands import as_node, defaults, fitting
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.placement import transfer
+from ridgeline.layouts import ORDERS, contiguous_format, memory_format
 from ridgeline.ops.elementwise import cast
 from ridgeline.ops.tracking import narrowed, tag
 from ridgeline.record import mutation, recorder
@@ -47,8 +48,10 @@ from ridgeline.tensors.arguments import annotated
 from ridgeline.tensors.conversions import conversion
 from ridgeline.tensors.differentiable import Differentiable
 from ridgeline.tensors.exchange import Exchange
+from ridgeline.tensors.handle import Size
 from ridgeline.tensors.methods import TensorMethods
 from ridgeline.tensors.python_data import array_from, python_values
+from ridgeline.tensors.storage import Stored, in_format
 
 T = TypeVar("T", bound="Tensor")
 
@@ -57,7 +60,7 @@ class NoAxesError(ShapeError, TypeError):
     """A scalar where a sequence was asked for; Python's and NumPy's own question is a TypeError."""
 
 
-class Tensor(Differentiable, TensorMethods, Exchange):
+class Tensor(Differentiable, Stored, TensorMethods, Exchange):
     """An n-dimensional array that records what is done to it."""
 
     __slots__ = ()
@@ -65,12 +68,14 @@ class Tensor(Differentiable, TensorMethods, Exchange):
 
     def __new__(cls: type[T], *data: Any, **options: Any) -> T:
         """`Tensor(values)`, or `Tensor(2, 3)` for uninitialised memory; prefer `tensor()`."""
+        if len(data) == 1 and isinstance(data[0], Size):
+            data = data[0]
         if data and all(isinstance(size, int) for size in data):
-            values: Any = np.zeros(data)
+            values: Any = np.zeros(data, np.bool_)
         else:
             values = data[0] if data else ()
-        made = tensor(values, dtype=options.get("dtype", dtypes.float32))
-        return made.as_subclass(cls)
+        made = tensor(values, dtype=options.get("dtype", defaults.dtype))
+        return made.to(options.get("device")).as_subclass(cls)
 
     # ---- other handles on the same memory -------------------------------------------------------
 
@@ -230,13 +235,16 @@ class Tensor(Differentiable, TensorMethods, Exchange):
             mode, value = value._resolved()[1].mode, read(value)
         return write(self, fitting(value, self.dtype), mode, "fill_")
 
-    def clone(self) -> Tensor:
+    def clone(self, *, memory_format: memory_format | None = None) -> Tensor:
         """The same values in memory of their own."""
         mode = result_mode(self._resolved()[1].mode)
-        return wrap(tag(read(self)) if mode == GRAPH else owned(read(self)), mode)
+        made = wrap(tag(read(self)) if mode == GRAPH else owned(read(self)), mode)
+        return in_format(made, memory_format)
 
-    def contiguous(self) -> Tensor:
-        """This tensor if its memory is in row-major order, else a copy that is."""
+    def contiguous(self, memory_format: memory_format = contiguous_format) -> Tensor:
+        """This tensor if its memory is in that order, else a copy that is."""
+        if memory_format in ORDERS:
+            return in_format(self, memory_format)
         return self if self.is_contiguous() else self.clone()
 
     # ---- element types and devices --------------------------------------------------------------
@@ -245,9 +253,10 @@ class Tensor(Differentiable, TensorMethods, Exchange):
         """In another element type or on another device, or like another tensor in both."""
         wanted = conversion(args, kwargs)
         dtype, place = wanted.dtype, wanted.device
-        made = self if dtype is None or dtype is self.dtype else self.type(dtype)
+        made = self if dtype is None or dtype is self.dtype else self._cast(dtype)
         if place is not None and check_device(place) != made._cell.node.types[0].device:
             made = _transferred(made, check_device(place))
+        made = in_format(made, wanted.memory_format)
         return self.clone() if made is self and wanted.copy else made
 
     def as_subclass(self, cls: type[T]) -> T:
@@ -257,13 +266,38 @@ class Tensor(Differentiable, TensorMethods, Exchange):
         made._seen, made._extra = None, None
         return made
 
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: memory_format | None = None) -> Tensor:
         """This tensor if its memory is the host's, else a copy that is."""
-        return self.to("cpu")
+        return self.to("cpu", memory_format=memory_format)
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+    def cuda(
+        self,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: memory_format | None = None,
+    ) -> Tensor:
         """This tensor if it is on that GPU (the current one, if none is named), else a copy."""
-        return self.to("cuda" if device is None else device)
+        return self.to("cuda" if device is None else device, memory_format=memory_format)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """In the element type and on the device of another tensor."""
+        return self.to(other.device, other.dtype)
+
+    def new_tensor(
+        self,
+        data: Any,
+        *,
+        dtype: DType | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """A tensor with a copy of `data`, in the element type and on the device of this one."""
+        kind, place = dtype or self.dtype, device or self.device
+        return tensor(data, dtype=kind, device=place, requires_grad=requires_grad)
+
+    def new(self, *data: Any, device: Any = None) -> Tensor:
+        """Values, or memory of some sizes, in the element type and on the device of this one."""
+        return Tensor(*data, dtype=self.dtype).to(device or self.device)
 
     # ---- copying and storing --------------------------------------------------------------------
 
@@ -396,6 +430,8 @@ def tensor(
 ) -> Tensor:
     """A tensor with a copy of `data`: numbers, nested lists, arrays or tensors."""
     place = None if device is None else check_device(device)
+    if place is None and defaults.device != CPU and not isinstance(data, Tensor):
+        place = check_device(defaults.device)
     dtype = dtypes.wanted(dtype)
     if isinstance(data, Tensor):
         wanted = data.detach().to(dtype=dtype, device=place)

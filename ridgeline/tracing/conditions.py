@@ -40,7 +40,7 @@ class Conditions:
         """What can be said before the function runs; `call` has the arguments of every thread."""
         self._call = call
         self._epoch, self._config_epoch = mutation.epoch.value, config.epoch
-        self._settings, self._default_dtype = _settings(), defaults.dtype
+        self._settings, self._defaults = _settings(), (defaults.dtype, defaults.device)
         self._gpu = current_gpu.index
 
     def learn(
@@ -92,8 +92,8 @@ class Conditions:
             if _settings() != self._settings:
                 return "a setting of ridgeline.config changed"
             self._config_epoch = config.epoch
-        if defaults.dtype is not self._default_dtype:
-            return "the default element type changed"
+        if (defaults.dtype, defaults.device) != self._defaults:
+            return "the default element type or device changed"
         if current_gpu.index != self._gpu:
             return "another GPU became the current one"
         if mutation.epoch.value != self._epoch:

@@ -360,7 +360,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "stft": (
         lambda a: rl.stft(a, 4, return_complex=True, window=_like(np.ones(4), a)),
         draw(12)),
-    "Tensor.type": (lambda a: a.type(rl.complex128) * 1j, _M),
+    "Tensor._cast": (lambda a: a.type(rl.complex128) * 1j, _M),
     "_embedding": (lambda w: F.embedding(_index(_I), w), _M),
     "linear_cross_entropy": (
         lambda a, w: F.linear_cross_entropy(a, w, _index([0, 1, 1])), _M, draw(2, 4)),

@@ -169,7 +169,7 @@ def test_numpy_files(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", y)
     np.savez(tmp_path / "both.npz", y=y, x=x)
     mapped = NumpyDataset(tmp_path / "x.npy", tmp_path / "y.npy")
-    assert isinstance(mapped.tensors[0].base, np.memmap)
+    assert isinstance(mapped.tensors[0], np.memmap)
     packed = NumpyDataset(tmp_path / "both.npz", names=("x", "y"))
     assert len(pickle.dumps(mapped)) < 1000, "another process opens the file itself"
     for data in (mapped, packed):

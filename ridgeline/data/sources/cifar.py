@@ -90,9 +90,15 @@ def _binary(path: Path, data: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int6
 
 
 def _python(path: Path, data: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    stored = unpickled(path, data, "labels")
+    return np.asarray(stored["data"]), np.asarray(stored["labels"], np.int64)
+
+
+def unpickled(path: Path, data: bytes, labels: str) -> dict[str, Any]:
+    """What a file of the Python form holds: `data`, and labels under their name."""
     try:
         stored = _ArrayUnpickler(io.BytesIO(data), encoding="bytes").load()
-        return np.asarray(stored[b"data"]), np.asarray(stored[b"labels"], np.int64)
+        return {name: stored[name.encode()] for name in ("data", labels)}
     except Exception as error:  # a damaged pickle can fail in any way
         raise InputFileError(
             f"{path} is not a CIFAR-10 file: {error}", help="fetch the file again"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
+from ridgeline.module_paths import unknown
 from ridgeline.nn.functional import attention, embeddings, losses, normalization
 from ridgeline.nn.functional.in_place import PLACES, with_inplace
 from ridgeline.nn.functional.table import OWN
@@ -52,6 +53,9 @@ def composed() -> dict[str, Callable[..., Tensor]]:
     return {name: vars(module)[name] for module in _MODULES for name in NAMES & vars(module).keys()}
 
 
+_unknown: Callable[[str], Callable[..., Tensor]] = unknown(__name__)
+
+
 @cache
 def _find(name: str) -> Callable[..., Tensor]:
     """The composition of a name if there is one, else the table's function."""
@@ -66,9 +70,7 @@ def _find(name: str) -> Callable[..., Tensor]:
 def __getattr__(name: str) -> Callable[..., Tensor]:
     if name.endswith("_") and name[:-1] in PLACES:
         return partial(_find(name[:-1]), inplace=True)
-    if name not in NAMES:
-        raise AttributeError(f"nn.functional.{name} does not exist")
-    return _find(name)
+    return _find(name) if name in NAMES else _unknown(name)
 
 
 def __dir__() -> list[str]:

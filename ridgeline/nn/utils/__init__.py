@@ -1,7 +1,13 @@
 """Helpers over the parameters of a model, and over sequences, with torch.nn.utils' names."""
 
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.nn.utils import parametrizations, parametrize, rnn
-from ridgeline.nn.utils.gradients import clip_grad_norm_, clip_grad_value_, get_total_norm
+from ridgeline.nn.utils.gradients import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 from ridgeline.nn.utils.reparametrized import (
     remove_spectral_norm,
     remove_weight_norm,
@@ -11,7 +17,8 @@ from ridgeline.nn.utils.reparametrized import (
 from ridgeline.nn.utils.vectors import parameters_to_vector, vector_to_parameters
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector",
-    "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn",
-    "spectral_norm", "vector_to_parameters", "weight_norm",
+    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
+    "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm",
+    "remove_weight_norm", "rnn", "spectral_norm", "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
+__getattr__ = _unknown(__name__)

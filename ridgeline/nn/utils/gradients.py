@@ -62,6 +62,14 @@ def clip_grad_norm_(
     return total
 
 
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale all gradients by max_norm over a norm that is known, if that makes them smaller."""
+    with no_grad():
+        _scale(_gradients(parameters), max_norm, total_norm)
+
+
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Hold every element of all gradients within ±clip_value."""
     gradients = _gradients(parameters)

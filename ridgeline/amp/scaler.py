@@ -6,21 +6,16 @@ skipped by selecting the old values, so scaling works inside jit without reading
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from ridgeline.cuda import is_available
 from ridgeline.devices import device as _device
 from ridgeline.errors import ArgumentError, RidgelineError
 from ridgeline.optim import Optimizer
 from ridgeline.record.modes import no_grad
-from ridgeline.tensors.autocast import (
-    autocast as autocast,
-    get_autocast_dtype as get_autocast_dtype,
-    is_autocast_enabled as is_autocast_enabled,
-)
 from ridgeline.tensors.tensor import Tensor, tensor
-
-__all__ = ["GradScaler", "autocast", "get_autocast_dtype", "is_autocast_enabled"]
 
 
 class ScalerError(RidgelineError):
@@ -46,6 +41,9 @@ class GradScaler:
         if not backoff_factor < 1.0:
             raise ArgumentError(f"backoff_factor must be below 1, not {backoff_factor}")
         self._place = _device(device)
+        if enabled and self._place.type == "cuda" and not is_available():
+            warnings.warn("GradScaler is off: there is no GPU here", stacklevel=2)
+            enabled = False
         self._enabled = enabled
         self._growth, self._backoff, self._interval = growth_factor, backoff_factor, growth_interval
         self._init_scale = init_scale

@@ -1,0 +1,3 @@
+"""`torch` in a program under `ridgeline run`: importing it puts Ridgeline in its place."""
+
+import ridgeline.as_torch  # noqa: F401

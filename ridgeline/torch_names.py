@@ -1,0 +1,55 @@
+"""What is known of torch's names that are not here under the same path: where they are, or why not.
+
+`docs/torch_names.md` is made from this table, and so is what a missing name says.
+"""
+
+from __future__ import annotations
+
+import sys
+
+# torch's names (or all that begin so) that are not here, and why; the longest that fits counts
+REASONS = {
+    "distributed": "a program here is one process: distributed.is_available() is False",
+    "nn.parallel.DistributedDataParallel": "a program here is one process",
+    "distributed.rpc": "a program here is one process",
+    "nested": "tensors of several lengths are packed sequences: nn.utils.rnn",
+    "jagged": "tensors of several lengths are packed sequences: nn.utils.rnn",
+    "onnx": "models are not exported to ONNX",
+    "export": "models are not exported to other runtimes",
+    "quantization": "integers as weights are not offered",
+    "ao": "integers as weights are not offered",
+    "ops": "operators of torch's own registry are not here",
+    "library": "operators of torch's own registry are not here",
+    "_dynamo": "torch's own compiler is not here; see jit",
+    "_inductor": "torch's own compiler is not here; see jit",
+    "_C": "torch's own C++ parts are not here",
+    "_foreach": "an optimizer's update is one program: write it tensor by tensor",
+    "mps": "there is no Metal device here",
+    "xpu": "there is no device of that kind here",
+    "npu": "there is no device of that kind here",
+    "futures": "work is recorded and waits for nothing: there are no futures",
+    "utils.cpp_extension": "extensions in C++ are not loaded",
+    "utils.data.datapipes": "data pipes left torch; use an IterableDataset",
+    "utils.data.IterDataPipe": "data pipes left torch; use an IterableDataset",
+}
+_ELSEWHERE = (
+    "ridgeline", "ridgeline.nn.functional", "ridgeline.nn", "ridgeline.linalg", "ridgeline.special",
+    "ridgeline.fft", "ridgeline.optim", "ridgeline.data", "ridgeline.autograd", "ridgeline.cuda",
+    "ridgeline.func", "ridgeline.nn.utils", "ridgeline.nn.init",
+)  # fmt: skip
+
+
+def reason(path: str) -> str:
+    """Why a name of torch is not here, or nothing."""
+    fits = [key for key in REASONS if f"{path}.".startswith((f"{key}.", f"{key}_"))]
+    return REASONS[max(fits, key=len)] if fits else ""
+
+
+def where(module: str, name: str) -> str:
+    """Where else a name is, or why it is nowhere; empty if nothing is known."""
+    path = f"{module}.{name}".partition(".")[2]
+    for other in _ELSEWHERE:
+        if other != module and name in vars(sys.modules.get(other, object)):
+            return f"It is {other}.{name}"
+    found = reason(path)
+    return f"It is not here: {found}" if found else ""
