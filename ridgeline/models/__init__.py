@@ -10,6 +10,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError
 from ridgeline.models.autoencoder import VAE, DenoisingAutoencoder
 from ridgeline.models.bert import BERT, BERTConfig
+from ridgeline.models.encoder import TextEncoder
 from ridgeline.models.families import FAMILIES
 from ridgeline.models.gan import GAN
 from ridgeline.models.gcn import GCN
@@ -24,12 +25,16 @@ from ridgeline.models.pretrained import Pretrained, read_config
 from ridgeline.models.resnet import ResNet, ResNetConfig, resnet18, resnet34, resnet50
 from ridgeline.models.unet import UNet
 from ridgeline.models.vgg import VGG, vgg
+from ridgeline.models.vision import TextTower, TwoTowers, VisionModel
 from ridgeline.models.vit import ViT, ViTConfig
 
 _TYPED: dict[str, type[Pretrained]] = {
     kind.config_type.model_type: kind for kind in (GPT2, Llama, BERT, ViT, ResNet)
 }
-_SKELETONS: dict[str, type[Pretrained]] = {"language": LanguageModel}
+_SKELETONS: dict[str, type[Pretrained]] = {
+    "language": LanguageModel, "encoder": TextEncoder, "vision": VisionModel,
+    "text tower": TextTower, "two towers": TwoTowers,
+}  # fmt: skip
 
 
 def from_pretrained(folder: str | Path, dtype: DType | None = None) -> Pretrained:

@@ -57,7 +57,7 @@ class Description:
     @property
     def table(self) -> Table:
         """How files call the tensors."""
-        return self.family.table(self.settings, self.prefix)
+        return self.family.table(self.settings, self.form)
 
 
 class DescribedModel(Pretrained):
@@ -73,7 +73,7 @@ class DescribedModel(Pretrained):
         super().__init__(config)
         typed = not isinstance(config, Description)
         self.description = Description.read(config.written()) if typed else config
-        self.parts = self.description.parts
+        self.parts, self.base = self.description.parts, self.description.family.prefix
 
     def stored(self) -> Iterator[Stored]:
         parts = self.parts

@@ -36,6 +36,30 @@ class Rotary:
 
 
 @dataclass(frozen=True, slots=True)
+class Relative:
+    """Scores that depend on the distance between two tokens, by buckets of distances."""
+
+    buckets: int
+    farthest: int  # from here on all distances share a bucket
+    two_sided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image as a row of patches."""
+
+    size: int
+    patch: int
+    channels: int = 3
+    summary: bool = True  # a token before the patches that stands for all of them
+    distilled: bool = False  # and one for what a teacher says
+    bias: bool = True
+    flat: bool = False  # files hold positions and the summary's token without axes of one
+    norm_before: bool = False
+    pooling: Literal["dense", "norm", "first", "probe"] = "dense"  # the summary of hidden states
+
+
+@dataclass(frozen=True, slots=True)
 class Latent:
     """Multi-head latent attention: keys and values are unfolded from a short vector a token."""
 
@@ -90,6 +114,10 @@ class Parts:
     counted: bool = False  # positions count only tokens that the mask shows
     rotaries: tuple[Rotary | None, ...] = ()  # for each layer
     alibi_scale: float = 1.0
+    relative: Relative | None = None
+    padding: int | None = None  # positions count tokens that are not this one
+    image: Image | None = None
+    types: int = 0  # kinds of text that an embedding tells apart
     # attention
     causal: bool = True
     query_bias: bool = False
@@ -112,6 +140,7 @@ class Parts:
     up_bias: bool = False
     down_bias: bool | None = None
     experts: tuple[Experts | None, ...] = ()  # for each layer
+    shared_layers: bool = False  # all blocks are one
     # factors
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
@@ -119,8 +148,11 @@ class Parts:
     score_scale: float = 1.0
     score_cap: float | None = None
     # the head
+    projected: int | None = None  # the width of what images and texts are compared by
     tied: bool = False
     head_bias: bool = False
+    pooled: str = ""  # the activation of a summary of the first token, if there is one
+    summary: str = "tanh"  # the one before scores of classes
     # training
     dropout: float = 0.0
     embedding_dropout: float = 0.0

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.models.parts import Rotary
-from ridgeline.tensors.public import cat, stack
+from ridgeline import nn
+from ridgeline.dtypes import float32, int64
+from ridgeline.models.parts import Relative, Rotary
+from ridgeline.nn.functional.choose import choose
+from ridgeline.tensors.public import arange, cat, stack, zeros
 from ridgeline.tensors.tensor import Tensor
 
 Turns = NDArray[Any]  # of float32
@@ -89,3 +92,36 @@ def slopes(heads: int) -> Turns:
     powers = [2 ** (-8 * (n + 1) / whole) for n in range(whole)]
     between = [2 ** (-4 * (2 * n + 1) / whole) for n in range(heads - whole)]
     return np.array(powers + between, np.float32)
+
+
+class RelativeBias(nn.Module):
+    """A number for every head and distance between tokens; far ones share a bucket."""
+
+    def __init__(self, relative: Relative, heads: int) -> None:
+        super().__init__()
+        self.relative, self.weight = relative, nn.Parameter(zeros((relative.buckets, heads)))
+        nn.init.normal_(self.weight, 0.0, 0.02)
+
+    def forward(self, rows: Tensor | int, columns: int) -> Tensor:
+        """What is added to the scores, [1, heads, rows, columns]; rows are a count or places."""
+        own = rows if isinstance(rows, Tensor) else arange(rows)
+        return self.weight[self._buckets(arange(columns) - own.unsqueeze(-1))].permute(2, 0, 1)[
+            None
+        ]
+
+    def _buckets(self, distance: Tensor) -> Tensor:
+        """Half of the buckets are of one distance each, the others grow with it."""
+        own, count = self.relative, self.relative.buckets
+        start: Tensor | int = 0
+        if own.two_sided:
+            count //= 2
+            start = (distance > 0) * count
+            distance = distance.abs()
+        else:
+            distance = (-distance).clamp(min=0)
+        exact = count // 2
+        near = distance < exact
+        growth = (count - exact) / math.log(own.farthest / exact)
+        logs = (distance.clamp(min=1).to(dtype=float32) / exact).log() * growth
+        far = (exact + logs.to(dtype=int64)).clamp(max=count - 1)
+        return start + choose(near, distance, far)

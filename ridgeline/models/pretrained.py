@@ -110,6 +110,7 @@ class Pretrained(nn.Module):
 
     config_type: ClassVar[Any]
     ignored: ClassVar[str] = r"(?!)"  # tensors in files that are not weights of this model
+    base: str = ""  # where the names of a larger model's tensors begin
     config: Any
 
     def __init__(self, config: Config) -> None:
@@ -184,6 +185,9 @@ def _translated(model: Pretrained, found: Arrays) -> dict[str, Any]:
     wanted, prefix = list(model.stored()), model.config.prefix
     if prefix and not any(name.startswith(prefix) for name in named):  # saved without a head
         wanted = without(prefix, wanted)
+    base = "" if prefix else model.base
+    if base and any(name.startswith(base) for name in named):  # saved with a head, not wanted here
+        named = {n.removeprefix(base): array for n, array in named.items() if n.startswith(base)}
     shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     values: dict[str, Any] = {}
     missing, misshapen = [], []

@@ -154,3 +154,59 @@ MORE_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "deepseek_v2 lite": ("deepseek_v2", _llama(**{**_LATENT, "q_lora_rank": None})),
     "deepseek_v3 yarn": ("deepseek_v3", _llama(**_LATENT, rope_parameters=_DEEP)),
 }  # fmt: skip
+
+
+def _bert(**settings: Any) -> dict[str, Any]:
+    return {
+        "vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "max_position_embeddings": 32, "initializer_range": 0.3,
+        **settings,
+    }  # fmt: skip
+
+
+# the type of the model, its settings, and the forms that it is tried in
+_FORMS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification",
+          "ForQuestionAnswering")  # fmt: skip
+ENCODERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "bert": ("Bert", _bert(), _FORMS),
+    "roberta": ("Roberta", _bert(pad_token_id=1), _FORMS),
+    "xlm-roberta": ("XLMRoberta", _bert(), _FORMS),
+    "camembert": ("Camembert", _bert(), _FORMS),
+    "distilbert": (
+        "DistilBert",
+        {"vocab_size": WORDS, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4,
+         "max_position_embeddings": 32, "initializer_range": 0.3},
+        _FORMS,
+    ),
+    "electra": ("Electra", _bert(embedding_size=16), (*_FORMS, "ForPreTraining")),
+    "albert": ("Albert", _bert(embedding_size=16), _FORMS),
+    "mpnet": ("MPNet", _bert(), _FORMS),
+}  # fmt: skip
+
+
+def _image(**settings: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "image_size": 16, "patch_size": 4, "initializer_range": 0.3,
+        **settings,
+    }  # fmt: skip
+
+
+_TEXT = _bert(max_position_embeddings=16, eos_token_id=2)
+_TOWERS = {"text_config": _TEXT, "vision_config": _image(), "projection_dim": 8}
+# the type of the model, its class, its settings, and what it is given
+IMAGES: list[tuple[str, str, dict[str, Any], str]] = [
+    ("deit", "DeiTModel", _image(), "images"),
+    ("deit", "DeiTForImageClassification", _image(), "images"),
+    ("deit", "DeiTForImageClassificationWithTeacher", _image(num_labels=3), "images"),
+    ("dinov2", "Dinov2Model", _image(mlp_ratio=2), "images"),
+    ("dinov2", "Dinov2ForImageClassification", _image(mlp_ratio=2), "images"),
+    ("clip_vision_model", "CLIPVisionModel", _image(), "images"),
+    ("clip_vision_model", "CLIPVisionModelWithProjection", _image(projection_dim=8), "images"),
+    ("clip_text_model", "CLIPTextModel", _TEXT, "text"),
+    ("clip_text_model", "CLIPTextModelWithProjection", _TEXT | {"projection_dim": 8}, "text"),
+    ("clip", "CLIPModel", _TOWERS, "both"),
+    ("siglip_vision_model", "SiglipVisionModel", _image(), "images"),
+    ("siglip_text_model", "SiglipTextModel", _TEXT, "text"),
+    ("siglip", "SiglipModel", _TOWERS, "both"),
+]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ridgeline.models.families.decoders import DECODERS
+from ridgeline.models.families.encoders import ENCODERS
 from ridgeline.models.families.family import Family
+from ridgeline.models.families.vision import VISION
 
-FAMILIES: dict[str, Family] = {**DECODERS}
+FAMILIES: dict[str, Family] = {**DECODERS, **ENCODERS, **VISION}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.models.parts import Rotary
-from ridgeline.models.settings import Settings
+from ridgeline.models.settings import REQUIRED, Settings
 
 HIDDEN, HEADS = "hidden_size n_embd n_embed d_model", "num_attention_heads n_head n_heads num_heads"
 LAYERS = "num_hidden_layers n_layer n_layers num_layers"
@@ -15,9 +15,9 @@ ROPE_KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 MOST_LAYERS = 1 << 16
 
 
-def layers(c: Settings) -> int:
+def layers(c: Settings, default: Any = REQUIRED) -> int:
     """How many blocks there are."""
-    found: int = c.count(LAYERS)
+    found: int = c.count(LAYERS, default)
     if found > MOST_LAYERS:
         raise c.refused("the number of layers", found, [f"at most {MOST_LAYERS}"])
     return found

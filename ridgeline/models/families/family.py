@@ -21,6 +21,18 @@ FORMS: dict[str, dict[str, str]] = {
         "TextModel": "states", "ForSequenceClassification": "classes",
         "ForTokenClassification": "token classes",
     },
+    "encoder": {
+        "Model": "states", "ForMaskedLM": "words", "ForSequenceClassification": "classes",
+        "ForTokenClassification": "token classes", "ForQuestionAnswering": "spans",
+        "ForPreTraining": "real or not",
+    },
+    "vision": {
+        "ForImageClassification": "classes", "Model": "states", "VisionModel": "states",
+        "ForImageClassificationWithTeacher": "taught classes",
+        "VisionModelWithProjection": "projection",
+    },
+    "text tower": {"TextModel": "states", "TextModelWithProjection": "projection"},
+    "two towers": {"Model": "similarities"},
 }  # fmt: skip
 
 
@@ -39,6 +51,7 @@ class Family:
     heads: Table = field(default_factory=dict)  # names that have no prefix
     prefix: str = "model."
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    group: str = ""  # where in a file these settings may be inside others
 
     @property
     def forms(self) -> dict[str, str]:
@@ -57,6 +70,8 @@ class Family:
 
     def described(self, settings: Settings) -> Parts:
         """The parts of a model with these settings."""
+        inner = settings.values.get(self.group)
+        settings = settings if inner is None else settings.group(self.group)
         for name, allowed in self.fixed.items():
             value = settings.values.get(name, allowed[0])
             if value not in allowed:
@@ -67,7 +82,8 @@ class Family:
         }
         return Parts(**values)
 
-    def table(self, settings: Settings, prefix: str) -> dict[str, Any]:
-        """How files call the tensors."""
+    def table(self, settings: Settings, form: str) -> dict[str, Any]:
+        """How files call the tensors of a form. Heads' names may be for one form: `classes/…`."""
         names = self.names(settings) if callable(self.names) else self.names
-        return {**moved(names, prefix), **self.heads}
+        own = {key.removeprefix(f"{form}/"): value for key, value in self.heads.items()}
+        return {**moved(names, "" if form == "states" else self.prefix), **own}
