@@ -78,11 +78,14 @@ class Pool:
         self.__del__ = partial(apply, chain(closed, waited_for))
         _running.add(self)
         try:
-            with _written((maker, init)) as message:
+            message = _written((maker, init))
+            try:
                 for number in range(count):
                     self._start(number, count, context)
                     with suppress(ConnectionError):  # a dead worker is met below
                         self.channels[-1].send_message(worker.MAKER, 0, message)
+            finally:
+                message.close()
             for number in range(count):
                 kind, _, value = self._expect(number, STARTING)
                 if kind == worker.ERROR:

@@ -113,10 +113,8 @@ class Message:
         self.size = sum(map(len, self.pieces))
         self.descriptor = memory_file(self.pieces) if passes_files() else None
 
-    def __enter__(self) -> Message:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Let go of the file."""
         if self.descriptor is not None:
             os.close(self.descriptor)
 
@@ -141,8 +139,11 @@ class Channel:
 
     def send(self, kind: bytes, number: int, value: Any) -> None:
         """Send an object; OSError when the other side is gone."""
-        with Message(value) as message:
+        message = Message(value)
+        try:
             self.send_message(kind, number, message)
+        finally:
+            message.close()
 
     def send_message(self, kind: bytes, number: int, message: Message) -> None:
         """Send what was written already."""

@@ -21,6 +21,7 @@ os.environ |= {
     "RIDGELINE_CACHE_MAX_BYTES": "0",
     "RIDGELINE_BACKGROUND": "0",
     "RIDGELINE_CALIBRATE": "0",
+    "RIDGELINE_PORTABLE": "0",
 }
 
 import llvmlite.binding as llvm

@@ -73,7 +73,7 @@ def test_constants_state_tables_and_process_symbols() -> None:
 
 def test_the_loader_of_llvm_gives_the_same() -> None:
     code = machine_code.compile_ir(EVERYTHING)
-    check_everything(machine_code._LlvmLibrary.load(code))
+    check_everything(machine_code._LinkedLibrary.load(code))
 
 
 def test_a_missing_symbol_is_named() -> None:
@@ -84,7 +84,7 @@ define void @f() {
   ret void
 }"""
     with pytest.raises(elf.LoadError, match="surely_absent"):
-        machine_code.Library.load(machine_code.compile_ir(text))
+        machine_code.Library.load(machine_code.compile_ir(text)).address("f")
     library = machine_code.Library.load(machine_code.compile_ir("define void @f() {\n ret void\n}"))
     with pytest.raises(KeyError):
         library.address("g")

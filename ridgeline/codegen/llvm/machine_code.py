@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,7 @@ def compile_cached(text: str) -> bytes:
     return code
 
 
+_LINKED = count()
 _discarded: deque[elf.Mapped] = deque()  # code that nothing can call any more
 
 
@@ -153,7 +155,7 @@ class Library:
     def load(cls, object_code: bytes, lasting: bool = True) -> Library:
         """Map object code into the process. Names must be unique among all libraries."""
         if config.portable or not elf.is_loadable(object_code):
-            return _LlvmLibrary.load(object_code)
+            return _LinkedLibrary.load(object_code)
         _unmap_discarded()
         mapped = elf.load(object_code)
         library = cls(mapped.symbols, mapped.size)
@@ -166,41 +168,55 @@ class Library:
         return self._symbols[symbol]
 
 
-class _LlvmLibrary(Library):
-    """Code loaded by LLVM's own loader, for good: of formats that the loader here does not read."""
+class _LinkedLibrary(Library):
+    """Code loaded by LLVM's linker, for good: of formats that the loader here does not read."""
+
+    __slots__ = ("_name",)
+    _name: str
 
     @classmethod
     def load(cls, object_code: bytes, lasting: bool = True) -> Library:
         import llvmlite.binding as llvm
 
+        library = cls({}, len(object_code))
+        library._name = f"ridgeline-{next(_LINKED)}"
+        builder = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process()
+        if sys.platform == "win32":  # what a linker would add to a program
+            builder.import_symbol("_fltused", ctypes.addressof(_FLOATS_USED))
+            probe = ctypes.cast(ctypes.windll.ntdll["__chkstk"], ctypes.c_void_p).value
+            builder.import_symbol("__chkstk", probe)
         with _COMPILE_LOCK:
-            engine = _engine()
-            engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
-            engine.finalize_object()
-        return cls({})
+            _leak(builder.link(_linker(), library._name))
+        return library
 
     def address(self, symbol: str) -> int:
-        """The address of a function, by LLVM's symbol table."""
-        found: int = _engine().get_function_address(symbol)
-        if not found:
-            raise KeyError(symbol)
-        return found
+        """The address of a function; what it calls is found here, or is an error."""
+        with _COMPILE_LOCK:
+            try:
+                tracker = _linker().lookup(self._name, symbol)
+            except RuntimeError as error:
+                missing = f"[ {symbol} ]" in str(error) or f"[ _{symbol} ]" in str(error)
+                raise (KeyError(symbol) if missing else elf.LoadError(str(error))) from None
+            _leak(tracker)
+            found: int = tracker[symbol]
+            return found
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Any:
-    """One engine for the process: a new one per library costs a millisecond."""
+def _linker() -> Any:
+    """LLVM's linker. It puts code and constants of an object side by side, within their reach."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    if sys.platform == "win32":  # what a linker would add to a program
-        llvm.add_symbol("_fltused", ctypes.addressof(_FLOATS_USED))
-        probe = ctypes.cast(ctypes.windll.ntdll["__chkstk"], ctypes.c_void_p).value
-        llvm.add_symbol("__chkstk", probe)
-        llvm.load_library_permanently("ucrtbase.dll")
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=3, jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    linker = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+    _leak(linker)
+    return linker
+
+
+def _leak(value: object) -> None:
+    """Keep an object of LLVM's for good: threads run its code while the interpreter ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 @lru_cache(maxsize=1)
