@@ -1,8 +1,10 @@
 """This checkout beside another in one run: `python -m benchmarks.checkouts ../before [NAMES…]`.
 
 Both do the workloads of this checkout in interleaved rounds, jitted and undecorated; then what an
-op and a call cost in Python is measured in turns. Ratios are ours here over ours there: above 1
-this checkout is slower. Results are not judged, so that the price of a mended one can be seen.
+op and a call cost in Python is measured in turns. With `--compile` it is, instead, what compiling
+the workloads costs with a cold cache, in CPU seconds of a process each. Ratios are ours here over
+ours there: above 1 this checkout is slower. Results are not judged, so that the price of a mended
+one can be seen.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from benchmarks import machine
 from benchmarks.measure import Timing, able, rounds
 from benchmarks.process import ROOT, Worker
 from benchmarks.report import write_json
-from benchmarks.workload import OWN, Workload
+from benchmarks.workload import OURS, OWN, Workload
 from benchmarks.workloads import WORKLOADS, named
 
 HERE, THERE = "here", "there"
@@ -89,6 +91,28 @@ def in_python(checkouts: Sequence[Checkout]) -> dict[str, dict[str, float]]:
     return found
 
 
+def compiling(
+    names: Sequence[str], checkouts: Sequence[Checkout], turns: int, folder: Path
+) -> dict[str, dict[str, dict[str, float]]]:
+    """By workload and checkout: CPU seconds of a first call beyond those of later ones."""
+    found: dict[str, dict[str, list[float]]] = {name: {HERE: [], THERE: []} for name in names}
+    for turn in range(turns):
+        for name in names:
+            for checkout in checkouts:
+                cache = folder / f"cold-{checkout.name}-{name}-{turn}"
+                variables = {
+                    **os.environ, **checkout.variables, "RIDGELINE_CACHE_DIR": str(cache),
+                    "RIDGELINE_CALIBRATE": "0",
+                }  # fmt: skip
+                words = ["-m", "benchmarks.compile_time", "--task", OURS, "--workload", name]
+                said = subprocess.check_output([sys.executable, *words], env=variables, text=True)
+                found[name][checkout.name].append(json.loads(said)["compiling_cpu"])
+    return {
+        name: {k: {"median": statistics.median(t), "best": min(t)} for k, t in times.items()}
+        for name, times in found.items()
+    }
+
+
 def relative(figures: Mapping[str, float]) -> float | None:
     """Here over there, where both were measured."""
     here, there = figures.get(HERE, 0.0), figures.get(THERE, 0.0)
@@ -109,6 +133,13 @@ def show(data: dict[str, Any], console: Console) -> None:
             times = [f"{medians[k] * 1e3:.4g}" for k in (HERE, THERE)]
             ratios = [f"{relative(both):.3f}" for both in (medians, best)]
             table.add_row(name, candidate, *times, *ratios)
+    for name, timings in data["compile"].items():
+        times = [f"{timings[k]['median'] * 1e3:.4g}" for k in (HERE, THERE)]
+        ratios = [
+            f"{relative({k: t[which] for k, t in timings.items()}):.3f}"
+            for which in ("median", "best")
+        ]
+        table.add_row(name, "compiling", *times, *ratios)
     for name, least in data["python"].items():
         times = [f"{least[k] * 1e3:.4g}" for k in (HERE, THERE)]
         table.add_row(name, "Python", *times, "", f"{relative(least):.3f}")
@@ -121,6 +152,7 @@ def main() -> int:
     parser.add_argument("other", type=Path, help="the root of another checkout")
     parser.add_argument("names", nargs="*", metavar="NAME", help="workloads; all of them if none")
     parser.add_argument("--rounds", type=int, default=7, help="quiet rounds to measure (7)")
+    parser.add_argument("--compile", action="store_true", help="what compiling costs, cold")
     parser.add_argument("--only", action="append", choices=OWN, help="jitted or undecorated alone")
     parser.add_argument("--no-save", action="store_true", help="keep no file of the results")
     given = parser.parse_args()
@@ -133,13 +165,15 @@ def main() -> int:
     chosen = [full for name in given.names for full in named(name)] or list(WORKLOADS)
     data: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine.describe(),
-        "workloads": {}, "python": {},
+        "workloads": {}, "compile": {}, "python": {},
     }  # fmt: skip
     stored: Path | None = None
     with tempfile.TemporaryDirectory(prefix="ridgeline-checkouts-") as folder:
         place = Path(folder)
         checkouts = [Checkout(HERE, ROOT, place), Checkout(THERE, other, place)]
-        for name in chosen:
+        if given.compile:
+            data["compile"] = compiling(chosen, checkouts, given.rounds, place)
+        for name in () if given.compile else chosen:
             workload = WORKLOADS[name]
             for candidate in given.only or OWN:
                 if candidate not in workload.builders:
@@ -151,7 +185,8 @@ def main() -> int:
                 }
                 if not given.no_save:
                     stored = write_json(data, over=stored, subject="checkouts")
-        data["python"] = in_python(checkouts)
+        if not given.compile:
+            data["python"] = in_python(checkouts)
     show(data, Console(width=None if sys.stdout.isatty() else 120))
     ratios = [r for row in data["workloads"].values() for t in row.values() if (r := _ratio(t))]
     if ratios:

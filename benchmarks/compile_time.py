@@ -31,6 +31,7 @@ from benchmarks import machine
 from benchmarks.process import ROOT
 from benchmarks.report import write_json
 from benchmarks.workload import COMPILED, OURS
+from benchmarks.workloads import WORKLOADS
 from benchmarks.workloads.gpt_step import WORKLOAD
 
 SHAPES = 5  # compilations of each kernel
@@ -105,9 +106,10 @@ def kernel_times() -> dict[str, Any]:
     return found
 
 
-def first_call(candidate: str) -> dict[str, float]:
-    """The first call of the training step, and the least of some later ones."""
-    runner = WORKLOAD.builders[candidate](WORKLOAD.inputs())
+def first_call(candidate: str, name: str = "") -> dict[str, float]:
+    """The first call of a workload, the GPT step if none is named, and the least of later ones."""
+    workload = WORKLOADS[name] if name else WORKLOAD
+    runner = workload.builders[candidate](workload.inputs())
     times = []
     for _ in range(1 + LATER_CALLS):
         (user, system), clock = used_seconds(), time.perf_counter()
@@ -185,9 +187,11 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true", help="leave torch.compile out")
     parser.add_argument("--no-save", action="store_true", help="keep no file of the results")
     parser.add_argument("--task", help=argparse.SUPPRESS)
+    parser.add_argument("--workload", default="", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
-        answer = kernel_times() if arguments.task == "kernels" else first_call(arguments.task)
+        kernels_alone = arguments.task == "kernels"
+        answer = kernel_times() if kernels_alone else first_call(arguments.task, arguments.workload)
         print(json.dumps(answer))
         return
     data = measured(peers=not arguments.no_peers)
