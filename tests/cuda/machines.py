@@ -28,6 +28,7 @@ from ridgeline.runtime.cuda import (
     graphs,
     memory,
     module,
+    pinned,
     steps,
     transfer,
 )
@@ -39,7 +40,7 @@ from .fake_driver import FakeDriver
 
 _BY_STREAM = ((memory, "_pools"), (memory, "_arenas"), (flags, "_watches"), (device, "_devices"))
 _BY_DEVICE: tuple[Any, ...] = (
-    backend, buffer.space, transfer.staging, transfer.reach, cublaslt._handle,
+    backend, buffer.space, pinned.staging, transfer.reach, cublaslt._handle,
     cudnn_api.handle, cudnn.plan, cudnn_convolution.plan,
 )  # fmt: skip
 

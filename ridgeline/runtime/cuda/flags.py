@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 
 from ridgeline.errors import IndexRangeError
+from ridgeline.runtime.cuda.pinned import pinned_array
 from ridgeline.runtime.cuda.stream import Event, Stream
-from ridgeline.runtime.cuda.transfer import pinned_array
 
 Report = Callable[[], None]
 

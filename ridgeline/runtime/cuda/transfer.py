@@ -7,16 +7,14 @@ once and the copy takes its place in the stream. What comes back waits for the s
 from __future__ import annotations
 
 import ctypes
-from collections import deque
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ridgeline.runtime.cuda.driver import bindings, call, function
-from ridgeline.runtime.cuda.stream import Event, Stream, call_on
-from ridgeline.runtime.memory import Pool
+from ridgeline.runtime.cuda.flags import wait
+from ridgeline.runtime.cuda.pinned import staging
+from ridgeline.runtime.cuda.stream import Stream, call_on
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
@@ -24,55 +22,6 @@ if TYPE_CHECKING:
     from ridgeline.runtime.cuda.memory import DeviceBuffer
 
 CHUNK = 32 << 20  # of pinned memory that one copy uses at a time
-_LARGEST = 256 << 20  # pinned memory kept for reuse
-
-
-class Staging:
-    """The pinned memory through which copies of one device pass."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self.pool = Pool(self._map, self._unmap, limit=_LARGEST)
-        self._travelling: deque[tuple[Event, int, int]] = deque()  # blocks that a copy still reads
-        self._events: list[Event] = []  # to be recorded again
-
-    def take(self, nbytes: int) -> tuple[int, int]:
-        """A block, after taking back those whose copies are done."""
-        while self._travelling:
-            try:
-                oldest = self._travelling.popleft()
-            except IndexError:  # another thread took it
-                break
-            event, address, block = oldest
-            if not event.query():
-                self._travelling.appendleft(oldest)
-                break
-            self._events.append(event)
-            self.pool.give_back(address, block)
-        return self.pool.take(nbytes)
-
-    def give_back_after(self, stream: Stream, address: int, block: int) -> None:
-        """Take a block back when the stream has done what it has now."""
-        try:
-            event = self._events.pop()
-        except IndexError:
-            event = Event()
-        event.record(stream)
-        self._travelling.append((event, address, block))
-
-    def _map(self, size: int) -> int:
-        self._device.activate()
-        return int(call("cuMemHostAlloc", size, 0))
-
-    def _unmap(self, address: int, size: int) -> None:
-        with self._device.visit():
-            call("cuMemFreeHost", address)
-
-
-@lru_cache(maxsize=64)
-def staging(device: Device) -> Staging:
-    """The pinned memory of a device."""
-    return Staging(device)
 
 
 def upload(array: Array, memory: DeviceBuffer, stream: Stream) -> None:
@@ -98,8 +47,6 @@ def _upload(source: int | bytes, target: int, size: int, stream: Stream) -> None
 
 def download(memory: DeviceBuffer, array: Array) -> None:
     """Copy from the device into a contiguous array; waits, and raises what failed until now."""
-    from ridgeline.runtime.cuda.flags import wait
-
     stream = memory.stream.device.stream
     memory.used_on(stream)
     device, size, source = stream.device, array.nbytes, memory.device_address
@@ -160,25 +107,3 @@ def let_read(here: Device, there: Device) -> None:
     access.location.id = int(here.handle)
     access.flags = names.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
     call("cuMemPoolSetAccess", call("cuDeviceGetDefaultMemPool", there.handle), [access], 1)
-
-
-def pinned_array(nbytes: int, device: Device) -> Any:
-    """Pinned host memory as bytes, given back when the array is let go."""
-    return np.asarray(_Pinned(nbytes, staging(device)))
-
-
-class _Pinned:
-    """A pinned block behind a NumPy array."""
-
-    __slots__ = ("__array_interface__", "__del__")
-    __del__: Callable[[], object]
-
-    def __init__(self, nbytes: int, pinned: Staging) -> None:
-        block = pinned.take(nbytes)
-        self.__del__ = partial(pinned.pool.returned, block)
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": "|u1",
-            "shape": (nbytes,),
-            "data": (block[0], False),
-        }
