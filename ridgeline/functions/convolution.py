@@ -11,11 +11,7 @@ from ridgeline.functions.registry import along_axes
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.contract import AxisMap, ContractAttrs, axis, contract
-from ridgeline.ops.movement import (
-    broadcast,
-    pad,
-    reshape,
-)
+from ridgeline.ops.movement import broadcast, pad, reshape
 from ridgeline.record.cells import known
 
 Sizes = int | Sequence[int]

@@ -19,14 +19,7 @@ from ridgeline.functions.registry import along_axes, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.elementwise import cast, constant, full_like, iota
-from ridgeline.ops.movement import (
-    broadcast,
-    broadcast_scalar,
-    concat,
-    pad,
-    reshape,
-    slice_,
-)
+from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, pad, reshape, slice_
 from ridgeline.ops.reduce import arg_reduce, sum_
 from ridgeline.record.cells import known
 

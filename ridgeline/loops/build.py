@@ -15,26 +15,6 @@ from ridgeline import dtypes
 from ridgeline.index.polynomial import Affine, Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import bounds, simplify
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Mma,
-    Op,
-    Pipe,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    children,
-    expressions,
-    subexpressions,
-)  # fmt: skip
 from ridgeline.loops.terms import bitcast, cast, holds, op, rebuild
 from ridgeline.weak import WeakMap
 
@@ -44,30 +24,30 @@ __all__ = [
 ]  # fmt: skip
 
 
-_Key = TypeVar("_Key", bound=Expr)
+_Key = TypeVar("_Key", bound=ir.Expr)
 
 
-def minimum(a: Expr, b: Expr) -> Expr:
+def minimum(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """The smaller one; NaN if either is."""
     return op("min", a, b)
 
 
-def maximum(a: Expr, b: Expr) -> Expr:
+def maximum(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """The larger one; NaN if either is."""
     return op("max", a, b)
 
 
-def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
+def select(condition: ir.Expr, yes: ir.Expr, no: ir.Expr) -> ir.Expr:
     """`yes` where `condition` holds, else `no`; both are evaluated."""
     return op("select", condition, yes, no)
 
 
-def guarded(condition: Expr, value: Expr, fill: Expr) -> Expr:
+def guarded(condition: ir.Expr, value: ir.Expr, fill: ir.Expr) -> ir.Expr:
     """`value` where `condition` holds, and is read only there; else `fill`."""
     return op("guarded", condition, value, fill)
 
 
-def substitute(expr: Expr, mapping: Mapping[_Key, Expr]) -> Expr:
+def substitute(expr: ir.Expr, mapping: Mapping[_Key, ir.Expr]) -> ir.Expr:
     """`expr` with every occurrence of a key replaced, simplified again on the way up.
 
     Replacements are not searched for keys again. Shapes of buffers are left alone.
@@ -75,11 +55,11 @@ def substitute(expr: Expr, mapping: Mapping[_Key, Expr]) -> Expr:
     return substitution(mapping)(expr)
 
 
-def substitution(mapping: Mapping[_Key, Expr]) -> Callable[[Expr], Expr]:
+def substitution(mapping: Mapping[_Key, ir.Expr]) -> Callable[[ir.Expr], ir.Expr]:
     """`substitute` for many expressions, which does what they share once."""
-    done: dict[Expr, Expr] = dict(mapping.items())
+    done: dict[ir.Expr, ir.Expr] = dict(mapping.items())
 
-    def replaced(expr: Expr) -> Expr:
+    def replaced(expr: ir.Expr) -> ir.Expr:
         stack = [expr]
         while stack:
             node = stack[-1]
@@ -99,10 +79,10 @@ def substitution(mapping: Mapping[_Key, Expr]) -> Callable[[Expr], Expr]:
     return replaced
 
 
-_FREE: WeakMap[Expr, frozenset[str]] = WeakMap()
+_FREE: WeakMap[ir.Expr, frozenset[str]] = WeakMap()
 
 
-def free_vars(expr: Expr) -> frozenset[str]:
+def free_vars(expr: ir.Expr) -> frozenset[str]:
     """Names of the loop variables and sizes an expression mentions."""
     known = _FREE.get(expr)
     if known is not None:
@@ -112,7 +92,7 @@ def free_vars(expr: Expr) -> frozenset[str]:
             below = [_FREE[child] for child in ir.children(node)]
             _FREE[node] = (
                 frozenset({node.name})
-                if isinstance(node, Var)
+                if isinstance(node, ir.Var)
                 else (below[0] if len(below) == 1 else frozenset().union(*below))
             )
     return _FREE[expr]
@@ -122,27 +102,27 @@ _ARITHMETIC: dict[str, Callable[..., Polynomial[str]]] = {
     "add": Polynomial.plus, "sub": lambda a, b: a.plus(b, -1), "mul": Polynomial.times,
     "neg": lambda a: a.scaled(-1),
 }  # fmt: skip
-_AFFINE: WeakMap[Expr, Affine[str] | None] = WeakMap()
+_AFFINE: WeakMap[ir.Expr, Affine[str] | None] = WeakMap()
 
 
-def polynomial(expr: Expr) -> Polynomial[str] | None:
+def polynomial(expr: ir.Expr) -> Polynomial[str] | None:
     """An int64 expression as a polynomial in the names of its variables, if it is one."""
-    forms: dict[Expr, Polynomial[str]] = {}
+    forms: dict[ir.Expr, Polynomial[str]] = {}
     for node in ir.subexpressions(expr):
         if node.dtype is not dtypes.int64:
             return None
-        if isinstance(node, Var):
+        if isinstance(node, ir.Var):
             forms[node] = Polynomial({(node.name,): 1})
-        elif isinstance(node, Const):
+        elif isinstance(node, ir.Const):
             forms[node] = Polynomial({}, int(node.value))
-        elif isinstance(node, Op) and node.name in _ARITHMETIC:
+        elif isinstance(node, ir.Op) and node.name in _ARITHMETIC:
             forms[node] = _ARITHMETIC[node.name](*[forms[arg] for arg in node.args])
         else:
             return None
     return forms[expr]
 
 
-def affine(expr: Expr) -> Affine[str] | None:
+def affine(expr: ir.Expr) -> Affine[str] | None:
     """An int64 expression as an affine map of its variables, if it is one."""
     if expr not in _AFFINE:
         form = polynomial(expr)
@@ -153,77 +133,77 @@ def affine(expr: Expr) -> Affine[str] | None:
 # ---- rebuilding statements: apply a function to every expression, or to every statement ----------
 
 
-def map_children(statement: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+def map_children(statement: ir.Stmt, change: Callable[[ir.Stmt], ir.Stmt]) -> ir.Stmt:
     """The statement with `change` applied to the statements directly inside it."""
-    if isinstance(statement, Seq):
+    if isinstance(statement, ir.Seq):
         parts = tuple(map(change, statement.body))
         same = all(new is old for new, old in zip(parts, statement.body))
         return statement if same else sequence(*parts)
-    if isinstance(statement, (For, If, Alloc, Mma, Pipe)):
+    if isinstance(statement, (ir.For, ir.If, ir.Alloc, ir.Mma, ir.Pipe)):
         body = change(statement.body)
         return statement if body is statement.body else replace(statement, body=body)
     return statement
 
 
-def map_expressions(statement: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+def map_expressions(statement: ir.Stmt, change: Callable[[ir.Expr], ir.Expr]) -> ir.Stmt:
     """The statement with `change` applied to every expression in it and in its body."""
     inner = map_children(statement, lambda child: map_expressions(child, change))
-    before = expressions(inner)
+    before = ir.expressions(inner)
     after = tuple(map(change, before))
     if after == before:
         return inner
-    if isinstance(inner, For):
+    if isinstance(inner, ir.For):
         return replace(inner, extent=after[0])
-    if isinstance(inner, If):
+    if isinstance(inner, ir.If):
         return replace(inner, guard=after[0])
-    if isinstance(inner, Store):
-        return Store(inner.buffer, after[:-1], after[-1])
-    assert isinstance(inner, Reduce)
+    if isinstance(inner, ir.Store):
+        return ir.Store(inner.buffer, after[:-1], after[-1])
+    assert isinstance(inner, ir.Reduce)
     split = len(inner.index)
-    return Reduce(inner.buffers, after[:split], inner.monoid, after[split:])
+    return ir.Reduce(inner.buffers, after[:split], inner.monoid, after[split:])
 
 
-def replace_variables(statement: Stmt, values: Mapping[str, Expr]) -> Stmt:
+def replace_variables(statement: ir.Stmt, values: Mapping[str, ir.Expr]) -> ir.Stmt:
     """The statement with loop variables replaced by expressions."""
-    mapping: dict[Expr, Expr] = {Var.make(name): value for name, value in values.items()}
+    mapping: dict[ir.Expr, ir.Expr] = {ir.Var.make(name): value for name, value in values.items()}
     names = frozenset(values)
     replaced = substitution(mapping)
 
-    def change(expr: Expr) -> Expr:
+    def change(expr: ir.Expr) -> ir.Expr:
         return expr if names.isdisjoint(free_vars(expr)) else replaced(expr)
 
     return map_expressions(statement, change)
 
 
-def sequence(*parts: Stmt) -> Stmt:
+def sequence(*parts: ir.Stmt) -> ir.Stmt:
     """Statements in order, without nested or single-element sequences."""
-    flat: list[Stmt] = []
+    flat: list[ir.Stmt] = []
     for part in parts:
-        flat.extend(part.body if isinstance(part, Seq) else (part,))
-    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+        flat.extend(part.body if isinstance(part, ir.Seq) else (part,))
+    return flat[0] if len(flat) == 1 else ir.Seq(tuple(flat))
 
 
-def map_buffers(statement: Stmt, change: Callable[[Buffer], Buffer]) -> Stmt:
+def map_buffers(statement: ir.Stmt, change: Callable[[ir.Buffer], ir.Buffer]) -> ir.Stmt:
     """The statement with every buffer replaced, in loads, stores and allocations."""
-    done: dict[Expr, Expr] = {}
+    done: dict[ir.Expr, ir.Expr] = {}
 
-    def rewritten(expr: Expr) -> Expr:
-        for part in subexpressions(expr):
+    def rewritten(expr: ir.Expr) -> ir.Expr:
+        for part in ir.subexpressions(expr):
             if part not in done:
-                operands = tuple([done[child] for child in children(part)])
-                if isinstance(part, Load):
-                    done[part] = Load.make(change(part.buffer), operands)
+                operands = tuple([done[child] for child in ir.children(part)])
+                if isinstance(part, ir.Load):
+                    done[part] = ir.Load.make(change(part.buffer), operands)
                 else:
-                    done[part] = part if operands == children(part) else rebuild(part, operands)
+                    done[part] = part if operands == ir.children(part) else rebuild(part, operands)
         return done[expr]
 
-    def visit(current: Stmt) -> Stmt:
+    def visit(current: ir.Stmt) -> ir.Stmt:
         inner = map_children(current, visit)
-        if isinstance(inner, Alloc):
+        if isinstance(inner, ir.Alloc):
             return replace(inner, buffer=change(inner.buffer))
-        if isinstance(inner, Store):
+        if isinstance(inner, ir.Store):
             return replace(inner, buffer=change(inner.buffer))
-        if isinstance(inner, Reduce):
+        if isinstance(inner, ir.Reduce):
             return replace(inner, buffers=tuple(map(change, inner.buffers)))
         return inner
 

@@ -15,21 +15,6 @@ from ridgeline.loops.build import (
     replace_variables,
     sequence,
 )
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Op,
-    Pipe,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 from ridgeline.loops.steps.step import widened
 
 
@@ -42,11 +27,11 @@ class LoopPass:
 
     name: str
     doc: str
-    run: Callable[[Stmt], Stmt]
+    run: Callable[[ir.Stmt], ir.Stmt]
     work: Collection[object]
 
 
-def legalized(body: Stmt, passes: Sequence[LoopPass]) -> Stmt:
+def legalized(body: ir.Stmt, passes: Sequence[LoopPass]) -> ir.Stmt:
     """The loops as a code generator takes them; passes without work for them are not entered."""
     found = ingredients(body)
     for each in passes:
@@ -56,13 +41,13 @@ def legalized(body: Stmt, passes: Sequence[LoopPass]) -> Stmt:
     return body
 
 
-def ingredients(body: Stmt) -> set[object]:
+def ingredients(body: ir.Stmt) -> set[object]:
     """What loops are made of: classes of statements, names of ops and types of elements."""
     found: set[object] = set()
     for statement in ir.statements(body):
         found.add(type(statement))
         for expr in ir.subexpressions(*ir.expressions(statement)):
-            found.add(expr.name if isinstance(expr, Op) else expr.dtype)
+            found.add(expr.name if isinstance(expr, ir.Op) else expr.dtype)
     return found
 
 
@@ -74,14 +59,14 @@ def ingredients(body: Stmt) -> set[object]:
 _DIVISIONS = ("floordiv", "mod")
 
 
-def with_short_indices(body: Stmt) -> Stmt:
+def with_short_indices(body: ir.Stmt) -> ir.Stmt:
     """The same statements with index arithmetic as short as the lengths of loops allow."""
     extents: dict[str, int] = {}
     unknown: set[str] = set()
     for loop in ir.statements(body):
-        if isinstance(loop, For) and isinstance(loop.extent, Const):
+        if isinstance(loop, ir.For) and isinstance(loop.extent, ir.Const):
             extents[loop.name] = max(extents.get(loop.name, 0), int(loop.extent.value))
-        elif isinstance(loop, For):
+        elif isinstance(loop, ir.For):
             unknown.add(loop.name)
     # a loop that runs once keeps its variable, by which registers are found
     ranges = {n: (0, e - 1) for n, e in extents.items() if e > 1 and n not in unknown}
@@ -89,8 +74,8 @@ def with_short_indices(body: Stmt) -> Stmt:
     return map_expressions(body, lambda expr: simplifier.run(expr) if _divides(expr) else expr)
 
 
-def _divides(expr: Expr) -> bool:
-    return any(isinstance(e, Op) and e.name in _DIVISIONS for e in ir.subexpressions(expr))
+def _divides(expr: ir.Expr) -> bool:
+    return any(isinstance(e, ir.Op) and e.name in _DIVISIONS for e in ir.subexpressions(expr))
 
 
 SHORTEN_INDICES = LoopPass(
@@ -106,14 +91,14 @@ SHORTEN_INDICES = LoopPass(
 # while earlier data is used.
 
 
-def parts(loop: For) -> tuple[list[Buffer], Stmt | None, Stmt | None]:
+def parts(loop: ir.For) -> tuple[list[ir.Buffer], ir.Stmt | None, ir.Stmt | None]:
     """The scratch of a loop's body, the leading statements that fill it, and the others."""
-    buffers: list[Buffer] = []
+    buffers: list[ir.Buffer] = []
     body = loop.body
-    while isinstance(body, Alloc):
+    while isinstance(body, ir.Alloc):
         buffers.append(body.buffer)
         body = body.body
-    statements = body.body if isinstance(body, Seq) else (body,)
+    statements = body.body if isinstance(body, ir.Seq) else (body,)
     first = 0
     while first < len(statements) and _only_fills(statements[first], buffers):
         first += 1
@@ -121,39 +106,41 @@ def parts(loop: For) -> tuple[list[Buffer], Stmt | None, Stmt | None]:
     return buffers, sequence(*fill) if fill else None, sequence(*use) if use else None
 
 
-def _only_fills(statement: Stmt, buffers: list[Buffer]) -> bool:
-    stores = [s for s in ir.statements(statement) if isinstance(s, (Store, Reduce))]
-    return all(isinstance(s, Store) and s.buffer in buffers for s in stores)
+def _only_fills(statement: ir.Stmt, buffers: list[ir.Buffer]) -> bool:
+    stores = [s for s in ir.statements(statement) if isinstance(s, (ir.Store, ir.Reduce))]
+    return all(isinstance(s, ir.Store) and s.buffer in buffers for s in stores)
 
 
-def unpiped(statement: Stmt) -> Stmt:
+def unpiped(statement: ir.Stmt) -> ir.Stmt:
     """The statement with every pipe written out as loops over a ring of scratch."""
     inner = map_children(statement, unpiped)
-    if not isinstance(inner, Pipe):
+    if not isinstance(inner, ir.Pipe):
         return inner
     loop = inner.body
-    assert isinstance(loop, For)
+    assert isinstance(loop, ir.For)
     buffers, fill, use = parts(loop)
     assert fill is not None and use is not None
     stages = ir.index(inner.stages)
-    variable, ahead = Var.make(loop.name), ir.index(inner.stages - 1)
+    variable, ahead = ir.Var.make(loop.name), ir.index(inner.stages - 1)
     later = variable + ahead
     first = f"{loop.name}.first"
 
-    def filling(iteration: Expr) -> Stmt:
+    def filling(iteration: ir.Expr) -> ir.Stmt:
         return _in_ring(replace_variables(fill, {loop.name: iteration}), buffers, stages, iteration)
 
-    start = For(first, minimum(ahead, loop.extent), filling(Var.make(first)))
+    start = ir.For(first, minimum(ahead, loop.extent), filling(ir.Var.make(first)))
     body = sequence(
-        If(later < loop.extent, filling(later)), _in_ring(use, buffers, stages, variable)
+        ir.If(later < loop.extent, filling(later)), _in_ring(use, buffers, stages, variable)
     )
     result = sequence(start, replace(loop, body=body))
     for buffer in reversed(buffers):
-        result = Alloc(replace(buffer, shape=(stages, *buffer.shape)), result)
+        result = ir.Alloc(replace(buffer, shape=(stages, *buffer.shape)), result)
     return result
 
 
-def _in_ring(statement: Stmt, buffers: list[Buffer], stages: Expr, iteration: Expr) -> Stmt:
+def _in_ring(
+    statement: ir.Stmt, buffers: list[ir.Buffer], stages: ir.Expr, iteration: ir.Expr
+) -> ir.Stmt:
     for buffer in buffers:
         ring = replace(buffer, shape=(stages, *buffer.shape))
         statement = widened(statement, buffer, ring, iteration % stages)

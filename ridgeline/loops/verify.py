@@ -15,32 +15,17 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.aliasing import read_too_late
 from ridgeline.loops.analysis.domains import Domain, loads
 from ridgeline.loops.build import affine, free_vars
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Mma,
-    Op,
-    Pipe,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-)
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.weak import WeakSet
 
 _CONCURRENT = ("parallel", "grid")  # iterations of which none sees what another one writes
 _PARAMETERS = ("global", "stream")
-_sound: WeakSet[Expr] = WeakSet()  # operations are interned and immutable: each is looked at once
+_sound: WeakSet[ir.Expr] = (
+    WeakSet()
+)  # operations are interned and immutable: each is looked at once
 
 
-def verify_kernel(kernel: Kernel) -> None:
+def verify_kernel(kernel: ir.Kernel) -> None:
     """Raise where a kernel breaks a rule."""
     names = [buffer.name for buffer in kernel.params]
     require(len(set(names)) == len(names), "parameters have names of their own", kernel.name)
@@ -61,36 +46,36 @@ class _Check:
     """A walk in the order of the program, with what is known where it stands."""
 
     kernel: str
-    buffers: dict[str, Buffer] = field(default_factory=dict)  # in scope
+    buffers: dict[str, ir.Buffer] = field(default_factory=dict)  # in scope
     written: set[str] = field(default_factory=set)
     sizes: frozenset[str] = frozenset()
-    loops: list[For] = field(default_factory=list)
+    loops: list[ir.For] = field(default_factory=list)
     depth: dict[str, int] = field(default_factory=dict)  # of scratch: the loops around it
 
-    def statement(self, statement: Stmt, domain: Domain) -> None:
+    def statement(self, statement: ir.Stmt, domain: Domain) -> None:
         for expr in ir.expressions(statement):
             self.expression(expr)
         for load, where in loads(ir.expressions(statement), domain):
             self.element(load.buffer, load.index, where)
             require(load.buffer.name in self.written, "memory is read after it is written", load)
-        if isinstance(statement, Seq):
+        if isinstance(statement, ir.Seq):
             for part in statement.body:
                 self.statement(part, domain)
-        elif isinstance(statement, For):
+        elif isinstance(statement, ir.For):
             self._loop(statement, domain)
-        elif isinstance(statement, If):
+        elif isinstance(statement, ir.If):
             require(statement.guard.dtype is bool_, "a guard is a bool", statement.guard)
             self.statement(statement.body, domain.under(statement.guard))
-        elif isinstance(statement, Alloc):
+        elif isinstance(statement, ir.Alloc):
             self._alloc(statement, domain)
-        elif isinstance(statement, (Mma, Pipe)):
+        elif isinstance(statement, (ir.Mma, ir.Pipe)):
             self.statement(statement.body, domain)
-        elif isinstance(statement, Store):
+        elif isinstance(statement, ir.Store):
             self._store(statement, domain)
         else:
             self._reduce(statement, domain)
 
-    def _loop(self, loop: For, domain: Domain) -> None:
+    def _loop(self, loop: ir.For, domain: Domain) -> None:
         inside = {outer.name for outer in self.loops} | self.sizes
         require(loop.name not in inside, "loops that are nested have different names", loop.name)
         kinds = {outer.kind for outer in self.loops}
@@ -104,7 +89,7 @@ class _Check:
         self.statement(loop.body, Domain((*domain.loops, (loop.name, loop.extent)), domain.guards))
         self.loops.pop()
 
-    def _alloc(self, statement: Alloc, domain: Domain) -> None:
+    def _alloc(self, statement: ir.Alloc, domain: Domain) -> None:
         buffer = statement.buffer
         require(buffer.name not in self.buffers, "names of memory are not hidden", buffer.name)
         require(buffer.scope != "stream", "only a parameter is streamed to", buffer.name)
@@ -113,14 +98,14 @@ class _Check:
         del self.buffers[buffer.name], self.depth[buffer.name]
         self.written.discard(buffer.name)
 
-    def _store(self, store: Store, domain: Domain) -> None:
+    def _store(self, store: ir.Store, domain: Domain) -> None:
         self.element(store.buffer, store.index, domain)
         same = store.value.dtype is store.buffer.dtype
         require(same, "a store is of the memory's type", store.buffer, store.value.dtype)
         self._single_writer(store.buffer, store.index, domain, _CONCURRENT)
         self.written.add(store.buffer.name)
 
-    def _reduce(self, join: Reduce, domain: Domain) -> None:
+    def _reduce(self, join: ir.Reduce, domain: Domain) -> None:
         monoid = MONOIDS.get(join.monoid)
         require(monoid is not None, "a join is by a monoid", join.monoid)
         assert monoid is not None
@@ -133,53 +118,53 @@ class _Check:
             # a GPU joins into global memory by atomic operations
             self._single_writer(buffer, join.index, domain, ("parallel",))
 
-    def element(self, buffer: Buffer, index: tuple[Expr, ...], domain: Domain) -> None:
+    def element(self, buffer: ir.Buffer, index: tuple[ir.Expr, ...], domain: Domain) -> None:
         """An element of memory that is there, and that it has."""
         found = self.buffers.get(buffer.name)
         require(found == buffer, "memory is in scope where it is used", buffer, found)
         require(len(index) == len(buffer.shape), "an index has an entry an axis", buffer, index)
         for place, length in zip(index, buffer.shape):
             require(place.dtype.kind in ("int", "uint"), "an index is an integer", place)
-            if not domain.guards and isinstance(length, Const):
+            if not domain.guards and isinstance(length, ir.Const):
                 self._inside(buffer, place, int(length.value), domain)
 
-    def _inside(self, buffer: Buffer, place: Expr, length: int, domain: Domain) -> None:
+    def _inside(self, buffer: ir.Buffer, place: ir.Expr, length: int, domain: Domain) -> None:
         """Without guards, the bounds of an affine index over plain loops are exact."""
         form = affine(place)
         extents = dict(domain.loops)
-        if form is None or any(not isinstance(e, Const) for e in extents.values()):
+        if form is None or any(not isinstance(e, ir.Const) for e in extents.values()):
             return
-        if any(int(e.value) == 0 for e in extents.values() if isinstance(e, Const)):
+        if any(int(e.value) == 0 for e in extents.values() if isinstance(e, ir.Const)):
             return  # nothing runs
         if not form.strides.keys() <= extents.keys():
             return
-        last = {name: int(e.value) - 1 for name, e in extents.items() if isinstance(e, Const)}
+        last = {name: int(e.value) - 1 for name, e in extents.items() if isinstance(e, ir.Const)}
         low, high = form.interval(lambda name: (0, last[name]))
         require(low >= 0 and high < length, "an index stays in bounds", buffer, place, low, high)
 
     def _single_writer(
-        self, buffer: Buffer, index: tuple[Expr, ...], domain: Domain, kinds: tuple[str, ...]
+        self, buffer: ir.Buffer, index: tuple[ir.Expr, ...], domain: Domain, kinds: tuple[str, ...]
     ) -> None:
         """Iterations that run at one time write to elements of their own."""
-        if any(isinstance(e, Load) for e in ir.subexpressions(*index)):
+        if any(isinstance(e, ir.Load) for e in ir.subexpressions(*index)):
             return  # where memory says to write: updates, which say of themselves what they join
         named = {name for expr in (*index, *domain.guards) for name in free_vars(expr)}
         for loop in self.loops[self.depth.get(buffer.name, 0) :]:
             if loop.kind in kinds and loop.extent != ir.index(1):
                 require(loop.name in named, "an element has one writer", buffer.name, loop.name)
 
-    def expression(self, root: Expr) -> None:
+    def expression(self, root: ir.Expr) -> None:
         """Variables are loops around it or sizes; operations have as many operands as they take."""
         around = {loop.name for loop in self.loops} | self.sizes
         for name in free_vars(root):
             require(name in around, "a variable is a loop around it", name, root)
         for expr in ir.subexpressions(root):
-            if expr not in _sound and isinstance(expr, Op):
+            if expr not in _sound and isinstance(expr, ir.Op):
                 _verify_operation(expr)
                 _sound.add(expr)
 
 
-def _verify_operation(expr: Op) -> None:
+def _verify_operation(expr: ir.Op) -> None:
     row = scalars.TABLE.get(expr.name)
     if row is None:
         return  # a conversion, or what a code generator has of its own

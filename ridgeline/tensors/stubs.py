@@ -12,14 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ridgeline.functions.registry import (
-    AUGMENTED,
-    OPERATORS,
-    SHARED,
-    TABLE,
-    UNARY_OPERATORS,
-    Entry,
-)
+from ridgeline.functions.registry import AUGMENTED, OPERATORS, SHARED, TABLE, UNARY_OPERATORS, Entry
 from ridgeline.tensors import dispatch
 from ridgeline.tensors.storage import TURNED
 

@@ -23,13 +23,7 @@ from ridgeline.record.values import special
 from ridgeline.runtime.buffer import HostBuffer, space
 from ridgeline.tensors.pytree import unflatten
 from ridgeline.tensors.tensor import holding
-from ridgeline.tracing.capture import (
-    ArgumentInput,
-    CellInput,
-    GradientInput,
-    NumberInput,
-    Source,
-)
+from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput, NumberInput, Source
 from ridgeline.tracing.donation import donated_pairs, give_away
 from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
 from ridgeline.tracing.in_place_state import Handover, Loan, pairs, place_key

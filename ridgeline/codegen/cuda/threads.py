@@ -11,23 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeline.loops import ir
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Mma,
-    Pipe,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)  # fmt: skip
 
 _WARP = 32
 _MOST_THREADS = 1024
@@ -75,29 +58,33 @@ class Threads:
         return self.total // self.cluster
 
 
-def arrange(nest: Stmt) -> Threads:
+def arrange(nest: ir.Stmt) -> Threads:
     """Give every thread loop of a launch its bits."""
     places: dict[int, Place] = {}
 
-    def width(statement: Stmt) -> int:
+    def width(statement: ir.Stmt) -> int:
         """Threads that the loops inside a statement need."""
-        if isinstance(statement, Seq):
+        if isinstance(statement, ir.Seq):
             return max(map(width, statement.body), default=1)
-        if isinstance(statement, For):
+        if isinstance(statement, ir.For):
             inner = width(statement.body)
             if statement.kind != "thread":
                 return inner
-            assert isinstance(statement.extent, Const)
+            assert isinstance(statement.extent, ir.Const)
             places[id(statement)] = Place(inner, int(statement.extent.value))
             return inner * int(statement.extent.value)
-        return width(statement.body) if isinstance(statement, (If, Alloc, Mma, Pipe)) else 1
+        return (
+            width(statement.body)
+            if isinstance(statement, (ir.If, ir.Alloc, ir.Mma, ir.Pipe))
+            else 1
+        )
 
     return Threads(places, max(width(nest), _WARP))
 
 
-def has_threads(statement: Stmt) -> bool:
+def has_threads(statement: ir.Stmt) -> bool:
     """True when thread loops lie inside."""
-    return any(isinstance(s, For) and s.kind == "thread" for s in ir.statements(statement))
+    return any(isinstance(s, ir.For) and s.kind == "thread" for s in ir.statements(statement))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,35 +103,35 @@ class Spread:
         return total
 
 
-def spread(buffer: Buffer, body: Stmt, threads: Threads) -> Spread:
+def spread(buffer: ir.Buffer, body: ir.Stmt, threads: Threads) -> Spread:
     """The axes of a register buffer that are thread loops, and those that a thread has itself."""
     places: list[set[Place | None]] = [set() for _ in buffer.shape]
 
-    def touch(index: tuple[Expr, ...], around: dict[str, Place], writes: bool) -> None:
+    def touch(index: tuple[ir.Expr, ...], around: dict[str, Place], writes: bool) -> None:
         used: set[Place] = set()
         for axis, place in enumerate(index):
-            own = around.get(place.name) if isinstance(place, Var) else None
+            own = around.get(place.name) if isinstance(place, ir.Var) else None
             places[axis].add(own)
             used |= {own} if own is not None else set()
         if writes and not used.issuperset(around.values()):
             raise CodegenError(f"threads share the register buffer {buffer.name!r}")
 
-    def visit(statement: Stmt, around: dict[str, Place], folding: frozenset[str]) -> None:
+    def visit(statement: ir.Stmt, around: dict[str, Place], folding: frozenset[str]) -> None:
         for expr in ir.subexpressions(*ir.expressions(statement)):
-            if isinstance(expr, Load) and expr.buffer == buffer:
+            if isinstance(expr, ir.Load) and expr.buffer == buffer:
                 touch(expr.index, around, False)
-        if isinstance(statement, Store) and statement.buffer == buffer:
+        if isinstance(statement, ir.Store) and statement.buffer == buffer:
             touch(statement.index, around, True)
-        elif isinstance(statement, Reduce) and buffer in statement.buffers:
+        elif isinstance(statement, ir.Reduce) and buffer in statement.buffers:
             touch(statement.index, {n: p for n, p in around.items() if n not in folding}, True)
-        elif isinstance(statement, Seq):
+        elif isinstance(statement, ir.Seq):
             for part in statement.body:
                 visit(part, around, folding)
-        elif isinstance(statement, For) and statement.kind == "thread":
+        elif isinstance(statement, ir.For) and statement.kind == "thread":
             inside = {**around, statement.name: threads.places[id(statement)]}
             reduces = {statement.name} if statement.axis == "reduce" else set()
             visit(statement.body, inside, folding | reduces)
-        elif isinstance(statement, (For, If, Alloc, Mma, Pipe)):
+        elif isinstance(statement, (ir.For, ir.If, ir.Alloc, ir.Mma, ir.Pipe)):
             visit(statement.body, around, folding)
 
     visit(body, {}, frozenset())
@@ -154,18 +141,18 @@ def spread(buffer: Buffer, body: Stmt, threads: Threads) -> Spread:
     shape = []
     for axis in kept:
         size = buffer.shape[axis]
-        if not isinstance(size, Const):
+        if not isinstance(size, ir.Const):
             raise CodegenError(f"the size of {buffer.name!r} is known only at run time")
         shape.append(int(size.value))
     return Spread(kept, tuple(shape))
 
 
-def written_slots(kernel: Kernel) -> set[int]:
+def written_slots(kernel: ir.Kernel) -> set[int]:
     """The slots that a kernel writes to."""
     found: set[int] = set()
     for statement in ir.statements(kernel.body):
-        if isinstance(statement, Store):
+        if isinstance(statement, ir.Store):
             found.add(statement.buffer.slot)
-        elif isinstance(statement, Reduce):
+        elif isinstance(statement, ir.Reduce):
             found.update(b.slot for b in statement.buffers)
     return found

@@ -16,22 +16,8 @@ from ridgeline.codegen.cuda.writes import Writes
 from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
-from ridgeline.loops.ir import (
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Op,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 
-Guards = tuple[Expr, ...]
+Guards = tuple[ir.Expr, ...]
 _MOST_GUARDS = 12  # around one load; more of them are left to the lanes
 
 
@@ -45,7 +31,7 @@ class VectorLoops(Writes):
         self.written: set[Memory] = set()
         self.pending = Touched()
 
-    def statement(self, statement: Stmt) -> None:
+    def statement(self, statement: ir.Stmt) -> None:
         """Emit one statement."""
         raise NotImplementedError
 
@@ -57,21 +43,21 @@ class VectorLoops(Writes):
         yield
         self.pending, self.written = saved, written
 
-    def _vector_loop(self, loop: For) -> None:
+    def _vector_loop(self, loop: ir.For) -> None:
         """Emit a vector loop; guards that its lanes share go around it."""
         inner = loop.body
-        if isinstance(inner, If) and loop.name not in free_vars(inner.guard):
+        if isinstance(inner, ir.If) and loop.name not in free_vars(inner.guard):
             self.values.forget()
             with self.lines.block(f"if ({self.values.value(inner.guard)})"):
                 self._vector_loop(replace(loop, body=inner.body))
         else:
             self._lanes(loop)
 
-    def _lanes(self, loop: For) -> None:
-        assert isinstance(loop.extent, Const), "vector loops have a known length"
+    def _lanes(self, loop: ir.For) -> None:
+        assert isinstance(loop.extent, ir.Const), "vector loops have a known length"
         length = int(loop.extent.value)
-        parts = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
-        writes = [p for p in parts if isinstance(p, (Store, Reduce))]
+        parts = loop.body.body if isinstance(loop.body, ir.Seq) else (loop.body,)
+        writes = [p for p in parts if isinstance(p, (ir.Store, ir.Reduce))]
         changed = [memory(b) for s in ir.statements(loop.body) for b in _targets(s)]
         self.values.forget()
         with self.lines.block(""), self._untracked():
@@ -84,7 +70,7 @@ class VectorLoops(Writes):
             if self._owner() is None:
                 stores = [
                     w for w in writes
-                    if isinstance(w, Store) and self._packs(w, loop.name, length)
+                    if isinstance(w, ir.Store) and self._packs(w, loop.name, length)
                     and self._is_alone(w, writes, changed, length)
                 ]  # fmt: skip
             for store in stores:
@@ -108,7 +94,7 @@ class VectorLoops(Writes):
                 self.lines.line(f"*({kind} *)({at}) = {made};")
             self.packs, self.pack_stores = saved
 
-    def _declare_pack(self, store: Store, length: int) -> str:
+    def _declare_pack(self, store: ir.Store, length: int) -> str:
         """What collects the values of a store."""
         name = self.lines.fresh("out")
         if self._rounds(store):
@@ -117,10 +103,10 @@ class VectorLoops(Writes):
             self.lines.line(f"Pack<{memory_type(store.buffer.dtype)}, {length}> {name};")
         return name
 
-    def _first(self, index: tuple[Expr, ...], lane: str) -> tuple[Expr, ...]:
-        return tuple(substitute(i, {Var.make(lane): ir.index(0)}) for i in index)
+    def _first(self, index: tuple[ir.Expr, ...], lane: str) -> tuple[ir.Expr, ...]:
+        return tuple(substitute(i, {ir.Var.make(lane): ir.index(0)}) for i in index)
 
-    def _read_pack(self, load: Load, lane: str, length: int, needed: Iterable[Guards]) -> None:
+    def _read_pack(self, load: ir.Load, lane: str, length: int, needed: Iterable[Guards]) -> None:
         kind = f"Pack<{memory_type(load.buffer.dtype)}, {length}>"
         name = self.lines.fresh("in")
         at = self._address(load.buffer, self._first(load.index, lane))
@@ -137,7 +123,11 @@ class VectorLoops(Writes):
         self.packs[load] = name
 
     def _is_alone(
-        self, store: Store, writes: list[Store | Reduce], changed: list[Memory], length: int
+        self,
+        store: ir.Store,
+        writes: list[ir.Store | ir.Reduce],
+        changed: list[Memory],
+        length: int,
     ) -> bool:
         """True when nothing else in a loop touches what the lanes of a store write."""
         here = memory(store.buffer)
@@ -148,9 +138,9 @@ class VectorLoops(Writes):
             _is_apart(writes, {here}) and all(self._are_apart(store, w, length) for w in others)
         )
 
-    def _are_apart(self, store: Store, other: Store | Reduce, length: int) -> bool:
+    def _are_apart(self, store: ir.Store, other: ir.Store | ir.Reduce, length: int) -> bool:
         """True when a constant along an axis keeps apart what the lanes of two stores write."""
-        if not isinstance(other, Store) or _kind(other.buffer) != _kind(store.buffer):
+        if not isinstance(other, ir.Store) or _kind(other.buffer) != _kind(store.buffer):
             return False
         last = len(_without_units(store.buffer.shape, store.index)[1]) - 1
         for axis, (one, two) in enumerate(zip(store.index, other.index)):
@@ -161,7 +151,7 @@ class VectorLoops(Writes):
                 return True
         return False
 
-    def _packs(self, access: Load | Store, lane: str, length: int) -> bool:
+    def _packs(self, access: ir.Load | ir.Store, lane: str, length: int) -> bool:
         """True when the lanes of an access lie side by side at an aligned address."""
         buffer = access.buffer
         bytes_ = length * buffer.dtype.itemsize
@@ -172,7 +162,7 @@ class VectorLoops(Writes):
             return False
         group = max(length // max(bytes_ // 16, 1), 1)  # elements of one access
         form = self.values.terms(index[-1])
-        variable = Var.make(lane)
+        variable = ir.Var.make(lane)
         others = form.plus(Polynomial.of(variable), -1)
         if any(lane in free_vars(atom) for atom in others.atoms):
             return False
@@ -181,7 +171,7 @@ class VectorLoops(Writes):
         inner: int = 1
         for position in range(len(shape) - 1, 0, -1):
             size = shape[position]
-            if not isinstance(size, Const):
+            if not isinstance(size, ir.Const):
                 return False
             inner *= int(size.value)
             if inner % group and index[position - 1] != ir.index(0):
@@ -189,13 +179,13 @@ class VectorLoops(Writes):
         return True
 
 
-def _kind(buffer: Buffer) -> tuple[object, ...]:
+def _kind(buffer: ir.Buffer) -> tuple[object, ...]:
     return buffer.dtype, buffer.shape
 
 
 def _without_units(
-    shape: tuple[Expr, ...], index: tuple[Expr, ...]
-) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    shape: tuple[ir.Expr, ...], index: tuple[ir.Expr, ...]
+) -> tuple[tuple[ir.Expr, ...], tuple[ir.Expr, ...]]:
     """Shape and place without last axes of one element."""
     count = len(shape)
     while count and shape[count - 1] == ir.index(1):
@@ -203,45 +193,45 @@ def _without_units(
     return shape[:count], index[:count]
 
 
-def _is_apart(parts: Sequence[Stmt], changed: set[Memory]) -> bool:
+def _is_apart(parts: Sequence[ir.Stmt], changed: set[Memory]) -> bool:
     """True for writes of which none changes what another reads."""
-    if not all(isinstance(part, (Store, Reduce)) for part in parts):
+    if not all(isinstance(part, (ir.Store, ir.Reduce)) for part in parts):
         return False
     expressions = [e for part in parts for e in ir.expressions(part)]
-    reads = {memory(e.buffer) for e in ir.subexpressions(*expressions) if isinstance(e, Load)}
+    reads = {memory(e.buffer) for e in ir.subexpressions(*expressions) if isinstance(e, ir.Load)}
     return not reads & changed
 
 
-def _targets(statement: Stmt) -> tuple[Buffer, ...]:
-    if isinstance(statement, Store):
+def _targets(statement: ir.Stmt) -> tuple[ir.Buffer, ...]:
+    if isinstance(statement, ir.Store):
         return (statement.buffer,)
-    return statement.buffers if isinstance(statement, Reduce) else ()
+    return statement.buffers if isinstance(statement, ir.Reduce) else ()
 
 
 def _loads(
-    writes: list[Store | Reduce], lane: str, simplified: Callable[[Expr], Expr]
-) -> dict[Load, dict[Guards, None]]:
+    writes: list[ir.Store | ir.Reduce], lane: str, simplified: Callable[[ir.Expr], ir.Expr]
+) -> dict[ir.Load, dict[Guards, None]]:
     """Loads, and where they happen: by the guards that hold there, none where it is always.
 
     Guards that differ between the lanes are left to these: what is behind them is not among them.
     """
-    found: dict[Load, dict[Guards, None]] = {}
-    seen: set[tuple[Expr, Guards]] = set()
-    stack: list[tuple[Expr, Guards]] = [(e, ()) for w in writes for e in ir.expressions(w)]
+    found: dict[ir.Load, dict[Guards, None]] = {}
+    seen: set[tuple[ir.Expr, Guards]] = set()
+    stack: list[tuple[ir.Expr, Guards]] = [(e, ()) for w in writes for e in ir.expressions(w)]
     while stack:
         expr, guards = stack.pop()
         if (expr, guards) in seen:
             continue
         seen.add((expr, guards))
-        if isinstance(expr, Load):
+        if isinstance(expr, ir.Load):
             found.setdefault(expr, {})[guards] = None
             stack += [(part, guards) for part in expr.index]
-        elif isinstance(expr, Op) and expr.name == "guarded":
+        elif isinstance(expr, ir.Op) and expr.name == "guarded":
             condition, chosen, other = expr.args
             stack += [(condition, guards), (other, guards)]
             condition = simplified(condition)
             if lane not in free_vars(condition) and len(guards) < _MOST_GUARDS:
                 stack.append((chosen, (*guards, condition)))
-        elif isinstance(expr, Op):
+        elif isinstance(expr, ir.Op):
             stack += [(part, guards) for part in expr.args]
     return found

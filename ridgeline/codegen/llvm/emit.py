@@ -36,23 +36,6 @@ from ridgeline.codegen.llvm.types import NARROW, moved_as_bits, stored_and_read
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, map_expressions, replace_variables, substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Mma,
-    Op,
-    Pipe,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)  # fmt: skip
 from ridgeline.loops.legalize import SHORTEN_INDICES, LoopPass, legalized, unpiped
 from ridgeline.loops.math import EXPANDED, expand
 from ridgeline.loops.monoids import MONOIDS, SUMS, Monoid
@@ -63,7 +46,7 @@ from ridgeline.loops.monoids import MONOIDS, SUMS, Monoid
 class ReductionEmitter(ExpressionEmitter):
     """Emits the statements that fold."""
 
-    def reduce(self, statement: Reduce) -> None:
+    def reduce(self, statement: ir.Reduce) -> None:
         """Emit one fold into its accumulators."""
         monoid = MONOIDS[statement.monoid]
         across = self.lanes_var is not None and not any(
@@ -71,9 +54,9 @@ class ReductionEmitter(ExpressionEmitter):
         )
         held = [self._held(b, statement.index, across) for b in statement.buffers]
         term = statement.values[0]
-        fused = statement.monoid in SUMS and isinstance(term, Op) and term.name == "mul"
+        fused = statement.monoid in SUMS and isinstance(term, ir.Op) and term.name == "mul"
         if fused and not across and term.dtype.kind == "float":
-            assert isinstance(term, Op)
+            assert isinstance(term, ir.Op)
             factors = self.matched(self.value(term.args[0]), self.value(term.args[1]), held[0])
             joined = [self.apply("fma", held[0].dtype, *factors)]
         else:
@@ -84,7 +67,7 @@ class ReductionEmitter(ExpressionEmitter):
         for buffer, value in zip(statement.buffers, joined):
             self._store_joined(buffer, statement.index, value, across)
 
-    def _held(self, buffer: Buffer, index: tuple[Expr, ...], across: bool) -> Value:
+    def _held(self, buffer: ir.Buffer, index: tuple[ir.Expr, ...], across: bool) -> Value:
         saved, count = self.lanes_var, self.lane_count
         if across:
             self.lanes_var, self.lane_count = None, 1
@@ -93,7 +76,7 @@ class ReductionEmitter(ExpressionEmitter):
         return value
 
     def _store_joined(
-        self, buffer: Buffer, index: tuple[Expr, ...], value: Value, across: bool
+        self, buffer: ir.Buffer, index: tuple[ir.Expr, ...], value: Value, across: bool
     ) -> None:
         saved, count = self.lanes_var, self.lane_count
         if across:
@@ -101,7 +84,7 @@ class ReductionEmitter(ExpressionEmitter):
         self.write(buffer, index, value, self.line)
         self.lanes_var, self.lane_count = saved, count
 
-    def _fold_lanes(self, monoid: Monoid, statement: Reduce, values: list[Value]) -> list[Value]:
+    def _fold_lanes(self, monoid: Monoid, statement: ir.Reduce, values: list[Value]) -> list[Value]:
         """Join all lanes of each value into one."""
         lanes = self.lane_count
         values = [self.widen(v, lanes) for v in values]
@@ -143,11 +126,13 @@ class ReductionEmitter(ExpressionEmitter):
 # ---- kernels -------------------------------------------------------------------------------------
 
 LEGALIZE = (
-    LoopPass("unpipe", "loops that fill scratch ahead of its use are plain loops", unpiped, {Pipe}),
+    LoopPass("unpipe", "loops that fill scratch ahead of its use are plain loops", unpiped,
+             {ir.Pipe}),
     SHORTEN_INDICES,
     LoopPass("move_bits", "narrow floats that are only moved are moved as bits", moved_as_bits,
              NARROW),
-    LoopPass("start_tiles", "tile registers start from zero by themselves", started_tiles, {Mma}),
+    LoopPass("start_tiles", "tile registers start from zero by themselves", started_tiles,
+             {ir.Mma}),
     LoopPass("expand_math", "functions without an instruction become polynomials",
              lambda body: map_expressions(body, expand), EXPANDED),
 )  # fmt: skip
@@ -156,11 +141,11 @@ LEGALIZE = (
 class KernelEmitter(ReductionEmitter):
     """Emits one kernel; `text()` is the function, `declarations` the intrinsics it needs."""
 
-    def __init__(self, kernel: Kernel, vector_bytes: int) -> None:
+    def __init__(self, kernel: ir.Kernel, vector_bytes: int) -> None:
         super().__init__(kernel.body, vector_bytes)
         self.kernel = kernel
         self.allocas: list[str] = []
-        self._around: list[For] = []  # loops, from the outermost, that are being emitted
+        self._around: list[ir.For] = []  # loops, from the outermost, that are being emitted
         self.has_tiles = False  # whether tile registers were given a form
         self._cache = target().l2 // 2  # bytes; what is larger is asked for ahead of time
         self._is_far = any(is_beyond(b, self._cache) for b in kernel.params)
@@ -193,10 +178,10 @@ class KernelEmitter(ReductionEmitter):
         slot = self.place(0, f"getelementptr ptr, ptr %args, i64 {number}")
         return Value(self.place(0, f"load ptr, ptr {slot}"), dtypes.uint64)
 
-    def _task_loop(self, body: Stmt) -> None:
+    def _task_loop(self, body: ir.Stmt) -> None:
         """The leading parallel loops become one range of tasks given by the caller."""
-        loops: list[For] = []
-        while isinstance(body, For) and body.kind == "parallel":
+        loops: list[ir.For] = []
+        while isinstance(body, ir.For) and body.kind == "parallel":
             loops.append(body)
             body = body.body
         if not loops:
@@ -216,20 +201,20 @@ class KernelEmitter(ReductionEmitter):
 
     # ---- statements ---------------------------------------------------------------------------
 
-    def statement(self, statement: Stmt) -> None:
+    def statement(self, statement: ir.Stmt) -> None:
         """Emit one statement into the innermost scope."""
-        if isinstance(statement, Seq):
+        if isinstance(statement, ir.Seq):
             for number, part in enumerate(statement.body):
-                if self._is_far and isinstance(part, For) and part.kind == "serial":
+                if self._is_far and isinstance(part, ir.For) and part.kind == "serial":
                     self._ask(after(part, statement.body[number + 1 :], self._cache))
                 self.statement(part)
-        elif isinstance(statement, For):
+        elif isinstance(statement, ir.For):
             self._for(statement)
-        elif isinstance(statement, If):
+        elif isinstance(statement, ir.If):
             self._if(statement)
-        elif isinstance(statement, Alloc):
+        elif isinstance(statement, ir.Alloc):
             self._alloc(statement)
-        elif isinstance(statement, Mma):
+        elif isinstance(statement, ir.Mma):
             if not has_instruction(statement.instruction):
                 self.statement(statement.body)
             elif INSTRUCTIONS[statement.instruction].rows > 1:
@@ -237,21 +222,21 @@ class KernelEmitter(ReductionEmitter):
             else:
                 emit_dot(self, statement)
         else:
-            assert not isinstance(statement, Pipe), "pipes are written out before code is made"
+            assert not isinstance(statement, ir.Pipe), "pipes are written out before code is made"
             self.momentary = {}
-            if isinstance(statement, Store):
+            if isinstance(statement, ir.Store):
                 value = self.value(statement.value)
                 self.write(statement.buffer, statement.index, value, self.line)
             else:
                 self.reduce(statement)
 
-    def _for(self, loop: For) -> None:
+    def _for(self, loop: ir.For) -> None:
         if loop.kind == "unroll" and lies_across(loop):
             store_across(self, loop)
         elif loop.kind == "unroll" and interleaves(loop):
             store_interleaved(self, loop)
         elif loop.kind == "unroll":
-            assert isinstance(loop.extent, Const), "unrolled loops have a known length"
+            assert isinstance(loop.extent, ir.Const), "unrolled loops have a known length"
             for i in range(int(loop.extent.value)):
                 self._iteration(loop, i)
         elif loop.kind == "vector":
@@ -262,7 +247,7 @@ class KernelEmitter(ReductionEmitter):
             turn_words(self, loop)
         else:
             extent = self.value(loop.extent)
-            runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
+            runs = isinstance(loop.extent, ir.Const) and int(loop.extent.value) > 0
             with self.counted("0", extent.name, runs) as variable:
                 self.bind(loop.name, variable)
                 if self._is_far:
@@ -271,9 +256,9 @@ class KernelEmitter(ReductionEmitter):
                 self.statement(loop.body)
                 self._around.pop()
 
-    def _iteration(self, loop: For, number: int) -> None:
+    def _iteration(self, loop: ir.For, number: int) -> None:
         """One turn of a loop by itself."""
-        here = {Var.make(loop.name): ir.index(number)}
+        here = {ir.Var.make(loop.name): ir.index(number)}
         self.stored |= {substitute(e, here) for e in self.stored if loop.name in free_vars(e)}
         self.statement(replace_variables(loop.body, {loop.name: ir.index(number)}))
 
@@ -286,8 +271,8 @@ class KernelEmitter(ReductionEmitter):
                 line = self.instruction(text, dtypes.uint64, pointer)
                 self.line(f"call void @llvm.prefetch.p0(ptr {line.name}, i32 0, i32 2, i32 1)")
 
-    def _vector_loop(self, loop: For) -> None:
-        assert isinstance(loop.extent, Const), "vector loops have a known length"
+    def _vector_loop(self, loop: ir.For) -> None:
+        assert isinstance(loop.extent, ir.Const), "vector loops have a known length"
         assert self.lanes_var is None, "vector loops do not nest"
         length = int(loop.extent.value)
         if length <= 1:
@@ -302,11 +287,11 @@ class KernelEmitter(ReductionEmitter):
         self.statement(loop.body)
         self.lanes_var, self.lane_mask, self.lane_bits, self.lane_count = None, None, None, 1
 
-    def _transpose(self, loop: For) -> None:
+    def _transpose(self, loop: ir.For) -> None:
         """Read rows along the outer loop, turn squares of them, write columns along the inner."""
         side, inner = length(loop), loop.body
-        assert isinstance(inner, For) and isinstance(inner.body, Store)
-        store, across = inner.body, Var.make(inner.name)
+        assert isinstance(inner, ir.For) and isinstance(inner.body, ir.Store)
+        store, across = inner.body, ir.Var.make(inner.name)
         for start in range(0, length(inner), side):
             self.lanes_var, self.lane_count, self.lane_length = loop.name, side, side
             rows = []
@@ -316,12 +301,12 @@ class KernelEmitter(ReductionEmitter):
                 rows.append(self.widen(value, side))
             self.lanes_var = inner.name
             for number, column in enumerate(turned(self, rows)):
-                here = {Var.make(loop.name): ir.index(number), across: across + ir.index(start)}
+                here = {ir.Var.make(loop.name): ir.index(number), across: across + ir.index(start)}
                 place = tuple(substitute(i, here) for i in store.index)
                 self.write(store.buffer, place, column, self.line)
         self.lanes_var, self.lane_count = None, 1
 
-    def _if(self, statement: If) -> None:
+    def _if(self, statement: ir.If) -> None:
         self.momentary = {}
         condition = self.value(statement.guard)
         if condition.lanes > 1:
@@ -344,11 +329,11 @@ class KernelEmitter(ReductionEmitter):
         ]  # fmt: skip
         outer.block = f"fi{number}"
 
-    def _alloc(self, statement: Alloc) -> None:
+    def _alloc(self, statement: ir.Alloc) -> None:
         buffer = statement.buffer
         count = 1
         for size in self.laid_out(buffer):
-            assert isinstance(size, Const), "scratch buffers have known sizes"
+            assert isinstance(size, ir.Const), "scratch buffers have known sizes"
             count *= int(size.value)
         name = f"%v{self.fresh()}"
         self.allocas.append(f"  {name} = alloca [{count} x {self.storage(buffer)}], align 64")
@@ -356,7 +341,7 @@ class KernelEmitter(ReductionEmitter):
         self.statement(statement.body)
 
 
-def module_text(kernels: list[Kernel], vector_bytes: int) -> str:
+def module_text(kernels: list[ir.Kernel], vector_bytes: int) -> str:
     """LLVM IR for several kernels."""
     functions: list[str] = []
     declarations: set[str] = set()

@@ -16,18 +16,6 @@ from ridgeline.codegen.llvm.machine_code import target
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import guarded, map_children
-from ridgeline.loops.ir import (
-    Buffer,
-    Const,
-    Expr,
-    Load,
-    Op,
-    Stmt,
-    Store,
-    children,
-    expressions,
-    subexpressions,
-)
 
 if TYPE_CHECKING:
     from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
@@ -71,7 +59,7 @@ def mangled(scalar: str, lanes: int) -> str:
     return name if lanes == 1 else f"v{lanes}{name}"
 
 
-def literal(const: Const) -> str:
+def literal(const: ir.Const) -> str:
     """A constant in LLVM's syntax, exact to the bit."""
     dtype = register_dtype(const.dtype)
     if dtype is dtypes.bool_:
@@ -263,34 +251,34 @@ _BITS = {1: dtypes.uint8, 2: dtypes.uint16}
 NARROW = frozenset(d for d in dtypes.ALL if d.kind == "float" and d.itemsize < 4)
 
 
-def moved_as_bits(statement: Stmt) -> Stmt:
+def moved_as_bits(statement: ir.Stmt) -> ir.Stmt:
     """The same statements, with stores of a narrow float just read as stores of its bits."""
     inner = map_children(statement, moved_as_bits)
-    if not (isinstance(inner, Store) and _narrow(inner.buffer)):
+    if not (isinstance(inner, ir.Store) and _narrow(inner.buffer)):
         return inner
     moved = _bits(inner.value, inner.buffer)
-    return inner if moved is None else Store(_as_bits(inner.buffer), inner.index, moved)
+    return inner if moved is None else ir.Store(_as_bits(inner.buffer), inner.index, moved)
 
 
-def _bits(value: Expr, target: Buffer) -> Expr | None:
+def _bits(value: ir.Expr, target: ir.Buffer) -> ir.Expr | None:
     """The bits of what is read, or zero where it is not read; None for any other value."""
-    if isinstance(value, Load):
+    if isinstance(value, ir.Load):
         same = value.dtype is target.dtype and _narrow(value.buffer)
-        return Load.make(_as_bits(value.buffer), value.index) if same else None
-    if isinstance(value, Op) and value.name == "guarded":
+        return ir.Load.make(_as_bits(value.buffer), value.index) if same else None
+    if isinstance(value, ir.Op) and value.name == "guarded":
         condition, read, other = value.args
         moved = _bits(read, target)
-        if moved is not None and isinstance(other, Const) and other.text in ("0", "0.0"):
+        if moved is not None and isinstance(other, ir.Const) and other.text in ("0", "0.0"):
             return guarded(condition, moved, ir.const(0, moved.dtype))
     return None
 
 
-def _narrow(buffer: Buffer) -> bool:
+def _narrow(buffer: ir.Buffer) -> bool:
     dtype = buffer.dtype
     return dtype.kind == "float" and dtype.itemsize < 4 and buffer.scope != "reg"
 
 
-def _as_bits(buffer: Buffer) -> Buffer:
+def _as_bits(buffer: ir.Buffer) -> ir.Buffer:
     return replace(buffer, dtype=_BITS[buffer.dtype.itemsize])
 
 
@@ -299,24 +287,24 @@ def _as_bits(buffer: Buffer) -> Buffer:
 # compute from it must fit together: the deviation of a number from its own mean is 0.
 
 
-def stored_and_read(body: Stmt) -> frozenset[Expr]:
+def stored_and_read(body: ir.Stmt) -> frozenset[ir.Expr]:
     """The narrow values of a kernel that it writes to memory and also uses otherwise."""
-    stored = [s for s in ir.statements(body) if isinstance(s, Store) and _rounds(s)]
+    stored = [s for s in ir.statements(body) if isinstance(s, ir.Store) and _rounds(s)]
     if not stored:
         return frozenset()
     found = {s.value for s in stored}
-    read: set[Expr] = set()
+    read: set[ir.Expr] = set()
     for statement in ir.statements(body):
-        roots = expressions(statement)
-        if not (isinstance(statement, Store) and _rounds(statement)):
+        roots = ir.expressions(statement)
+        if not (isinstance(statement, ir.Store) and _rounds(statement)):
             read.update(roots)
-        for expr in subexpressions(*roots):
-            read.update(children(expr))
+        for expr in ir.subexpressions(*roots):
+            read.update(ir.children(expr))
     return frozenset(found & read)
 
 
-def _rounds(store: Store) -> bool:
+def _rounds(store: ir.Store) -> bool:
     """True where a store rounds a computed value."""
     dtype, value = store.buffer.dtype, store.value
     narrow = dtype.kind == "float" and dtype.itemsize < 4 and store.buffer.scope != "reg"
-    return narrow and isinstance(value, Op) and value.dtype is dtype and value.name != "cast"
+    return narrow and isinstance(value, ir.Op) and value.dtype is dtype and value.name != "cast"

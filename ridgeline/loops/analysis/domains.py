@@ -21,21 +21,6 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import Simplifier
 from ridgeline.loops.build import affine, free_vars, polynomial, simplify
 from ridgeline.loops.interpreter.evaluate import evaluate
-from ridgeline.loops.ir import (
-    Alloc,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Mma,
-    Op,
-    Pipe,
-    Seq,
-    Stmt,
-    Var,
-)
 from ridgeline.scalars import Array
 
 Count: TypeAlias = Polynomial[str]
@@ -46,10 +31,10 @@ MOST_POINTS = 1 << 22
 class Domain:
     """Loops from the outside in, as (name, extent), and the guards that must hold inside."""
 
-    loops: tuple[tuple[str, Expr], ...]
-    guards: tuple[Expr, ...] = ()
+    loops: tuple[tuple[str, ir.Expr], ...]
+    guards: tuple[ir.Expr, ...] = ()
 
-    def under(self, *guards: Expr) -> Domain:
+    def under(self, *guards: ir.Expr) -> Domain:
         """The part where further conditions hold."""
         return Domain(self.loops, (*self.guards, *guards))
 
@@ -77,12 +62,12 @@ class Size:
 class Site:
     """A statement where it stands: its domain, and the numbers of the loops around it."""
 
-    statement: Stmt
+    statement: ir.Stmt
     domain: Domain
     path: tuple[int, ...]
 
 
-def sites(kernel: Kernel) -> Iterator[Site]:
+def sites(kernel: ir.Kernel) -> Iterator[Site]:
     """Every statement with the domain in which it is reached, in program order."""
     stack = [Site(kernel.body, Domain(()), ())]
     number = 0
@@ -90,32 +75,32 @@ def sites(kernel: Kernel) -> Iterator[Site]:
         site = stack.pop()
         statement, domain, path = site.statement, site.domain, site.path
         yield site
-        if isinstance(statement, Seq):
+        if isinstance(statement, ir.Seq):
             stack.extend(Site(inner, domain, path) for inner in reversed(statement.body))
-        elif isinstance(statement, For):
+        elif isinstance(statement, ir.For):
             number += 1
             loops = (*domain.loops, (statement.name, statement.extent))
             stack.append(Site(statement.body, Domain(loops, domain.guards), (*path, number)))
-        elif isinstance(statement, If):
+        elif isinstance(statement, ir.If):
             stack.append(Site(statement.body, domain.under(statement.guard), path))
-        elif isinstance(statement, (Alloc, Mma, Pipe)):
+        elif isinstance(statement, (ir.Alloc, ir.Mma, ir.Pipe)):
             stack.append(Site(statement.body, domain, path))
 
 
-def loads(roots: Sequence[Expr], domain: Domain) -> list[tuple[Load, Domain]]:
+def loads(roots: Sequence[ir.Expr], domain: Domain) -> list[tuple[ir.Load, Domain]]:
     """Every load that evaluating `roots` makes, each with the domain in which it is made."""
-    found: dict[tuple[Load, Domain], None] = {}
-    seen: set[tuple[Expr, Domain]] = set()
+    found: dict[tuple[ir.Load, Domain], None] = {}
+    seen: set[tuple[ir.Expr, Domain]] = set()
     stack = [(root, domain) for root in roots]
     while stack:
         node, where = stack.pop()
         if (node, where) in seen:
             continue
         seen.add((node, where))
-        if isinstance(node, Load):
+        if isinstance(node, ir.Load):
             found[node, where] = None
         children = ir.children(node)
-        if isinstance(node, Op) and node.name == "guarded":
+        if isinstance(node, ir.Op) and node.name == "guarded":
             stack.append((node.args[1], where.under(node.args[0])))
             children = (node.args[0], node.args[2])
         stack.extend((child, where) for child in children)
@@ -128,9 +113,9 @@ def size(domain: Domain) -> Size:
     ranges = domain.ranges
     guards = [simplify(guard, ranges) for guard in conjuncts(domain.guards)]
     loops = [(name, simplify(extent, ranges)) for name, extent in domain.loops]
-    if any(isinstance(guard, Const) and not guard.value for guard in guards):
+    if any(isinstance(guard, ir.Const) and not guard.value for guard in guards):
         return Size(Polynomial({}))
-    guards = [guard for guard in guards if not isinstance(guard, Const)]
+    guards = [guard for guard in guards if not isinstance(guard, ir.Const)]
     plain = _plain(loops, ranges)
     if not guards and plain is not None:
         return Size(plain)
@@ -149,7 +134,9 @@ def size(domain: Domain) -> Size:
     return Size(outside * len(next(iter(points.values()))))
 
 
-def _plain(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]) -> Count | None:
+def _plain(
+    loops: Sequence[tuple[str, ir.Expr]], ranges: dict[str, tuple[int, int]]
+) -> Count | None:
     """The number of points of unguarded loops whose extents are polynomials and never negative."""
     total: Count = Polynomial({}, 1)
     names = {name for name, _ in loops}
@@ -168,7 +155,7 @@ def _plain(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]
     return total
 
 
-def _involved(loops: list[tuple[str, Expr]], guards: list[Expr]) -> set[str]:
+def _involved(loops: list[tuple[str, ir.Expr]], guards: list[ir.Expr]) -> set[str]:
     """Loops that a guard mentions or whose extent is awkward, and the loops those depend on."""
     names = {name for name, _ in loops}
     found = set().union(*(free_vars(guard) for guard in guards)) & names
@@ -181,7 +168,7 @@ def _involved(loops: list[tuple[str, Expr]], guards: list[Expr]) -> set[str]:
     return found
 
 
-def _bound(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]) -> Count:
+def _bound(loops: Sequence[tuple[str, ir.Expr]], ranges: dict[str, tuple[int, int]]) -> Count:
     total: Count = Polynomial({}, 1)
     for name, extent in loops:
         form = polynomial(extent)
@@ -194,15 +181,19 @@ def _bound(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]
     return total
 
 
-def _digits(loops: list[tuple[str, Expr]], guards: list[Expr]) -> Count | None:
+def _digits(loops: list[tuple[str, ir.Expr]], guards: list[ir.Expr]) -> Count | None:
     """Points of `sum(c*v) < n` where the sum counts 0, 1, 2, … as the loops run: n of them."""
-    if len(guards) != 1 or not all(isinstance(extent, Const) for _, extent in loops):
+    if len(guards) != 1 or not all(isinstance(extent, ir.Const) for _, extent in loops):
         return None
     guard = guards[0]
-    if not isinstance(guard, Op) or guard.name != "lt" or not isinstance(guard.args[1], Const):
+    if (
+        not isinstance(guard, ir.Op)
+        or guard.name != "lt"
+        or not isinstance(guard.args[1], ir.Const)
+    ):
         return None
     form = affine(guard.args[0])
-    extents = {name: int(extent.value) for name, extent in loops if isinstance(extent, Const)}
+    extents = {name: int(extent.value) for name, extent in loops if isinstance(extent, ir.Const)}
     if form is None or form.strides.keys() != extents.keys():
         return None
     place = 1
@@ -215,7 +206,7 @@ def _digits(loops: list[tuple[str, Expr]], guards: list[Expr]) -> Count | None:
 
 
 def enumerate_points(
-    loops: Sequence[tuple[str, Expr]], guards: Sequence[Expr]
+    loops: Sequence[tuple[str, ir.Expr]], guards: Sequence[ir.Expr]
 ) -> dict[str, Array] | None:
     """All points of constant loops under guards, or None if they are too many or unknown."""
     points: dict[str, Array] = {"": np.zeros(1, np.int64)}
@@ -238,33 +229,35 @@ def enumerate_points(
     return points
 
 
-def _values(expr: Expr, points: dict[str, Array]) -> Array | None:
+def _values(expr: ir.Expr, points: dict[str, Array]) -> Array | None:
     """An expression at every point, or None if it needs memory or unknown sizes."""
     for node in ir.subexpressions(expr):
-        known = isinstance(node, (Const, Op)) or (isinstance(node, Var) and node.name in points)
+        known = isinstance(node, (ir.Const, ir.Op)) or (
+            isinstance(node, ir.Var) and node.name in points
+        )
         if not known:
             return None
 
-    def leaf(node: Expr, operands: list[Array], lanes: Array | None) -> Array:
-        assert isinstance(node, Var)
+    def leaf(node: ir.Expr, operands: list[Array], lanes: Array | None) -> Array:
+        assert isinstance(node, ir.Var)
         return points[node.name] if lanes is None else points[node.name][lanes]
 
     return evaluate([expr], len(points[""]), leaf)[0]
 
 
-def values_at(exprs: Sequence[Expr], points: dict[str, Array]) -> list[Array] | None:
+def values_at(exprs: Sequence[ir.Expr], points: dict[str, Array]) -> list[Array] | None:
     """Several expressions at every point."""
     found = [_values(expr, points) for expr in exprs]
     return None if any(values is None for values in found) else [v for v in found if v is not None]
 
 
-def conjuncts(guards: Iterable[Expr]) -> list[Expr]:
+def conjuncts(guards: Iterable[ir.Expr]) -> list[ir.Expr]:
     """Conditions that must all hold, taken apart."""
-    found: list[Expr] = []
+    found: list[ir.Expr] = []
     stack = list(reversed(list(guards)))
     while stack:
         guard = stack.pop()
-        if isinstance(guard, Op) and guard.name == "and" and guard.dtype is dtypes.bool_:
+        if isinstance(guard, ir.Op) and guard.name == "and" and guard.dtype is dtypes.bool_:
             stack.extend(reversed(guard.args))
         else:
             found.append(guard)

@@ -14,27 +14,11 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from ridgeline.loops import ir
 from ridgeline.loops.analysis.independence import independent
 from ridgeline.loops.interpreter.counters import Counters, accumulator, operations, values_of
 from ridgeline.loops.interpreter.evaluate import Evaluation
 from ridgeline.loops.interpreter.storage import JOIN, READ, WRITE, Binding, Integers, Level, Storage
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Expr,
-    For,
-    Hole,
-    If,
-    Kernel,
-    Load,
-    Mma,
-    Pipe,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 from ridgeline.scalars import Array
 
 _MOST_LANES = 1 << 16
@@ -58,7 +42,7 @@ class Race(LoopError):
 
 
 def interpret(
-    kernel: Kernel,
+    kernel: ir.Kernel,
     arrays: Mapping[int, Array],
     sizes: Mapping[str, int] | None = None,
     *,
@@ -112,7 +96,7 @@ class _Interpreter:
         self._independent: dict[int, bool] = {}
 
     def bind(
-        self, param: Buffer, array: Array | None, storages: dict[int, Storage], lanes: _Lanes
+        self, param: ir.Buffer, array: Array | None, storages: dict[int, Storage], lanes: _Lanes
     ) -> Binding:
         """A parameter on the memory of its slot; views of one slot share the storage."""
         if array is None:
@@ -128,26 +112,26 @@ class _Interpreter:
                 storages[param.slot].track()
         return Binding(param, storages[param.slot], shape, np.zeros(1, np.int64))
 
-    def run(self, statement: Stmt, lanes: _Lanes) -> None:
+    def run(self, statement: ir.Stmt, lanes: _Lanes) -> None:
         """Execute a statement in all lanes."""
-        if isinstance(statement, Seq):
+        if isinstance(statement, ir.Seq):
             for inner in statement.body:
                 self.run(inner, lanes)
-        elif isinstance(statement, For):
+        elif isinstance(statement, ir.For):
             self._loop(statement, lanes)
-        elif isinstance(statement, If):
+        elif isinstance(statement, ir.If):
             (guard,) = self._evaluate((statement.guard,), lanes)
             if guard.any():
                 inside = lanes if guard.all() else lanes.of(np.flatnonzero(guard))
                 self.run(statement.body, inside)
-        elif isinstance(statement, Alloc):
+        elif isinstance(statement, ir.Alloc):
             self._alloc(statement, lanes)
-        elif isinstance(statement, (Mma, Pipe)):
+        elif isinstance(statement, (ir.Mma, ir.Pipe)):
             self.run(statement.body, lanes)
         else:
             self._write(statement, lanes)
 
-    def _loop(self, loop: For, lanes: _Lanes) -> None:
+    def _loop(self, loop: ir.For, lanes: _Lanes) -> None:
         (extents,) = self._evaluate((loop.extent,), lanes)
         most = int(extents.max(initial=0))
         concurrent = loop.kind in _CONCURRENT
@@ -171,19 +155,19 @@ class _Interpreter:
                 inside = replace(inside, levels=[*inside.levels, level])
             self.run(loop.body, inside)
 
-    def _lock_step(self, loop: For, concurrent: bool) -> bool:
+    def _lock_step(self, loop: ir.For, concurrent: bool) -> bool:
         if self._random is not None or loop.axis != "spatial":
             return False
         if id(loop) not in self._independent:
             self._independent[id(loop)] = concurrent or independent(loop)
         return self._independent[id(loop)]
 
-    def _order(self, loop: For, extent: int) -> Integers:
+    def _order(self, loop: ir.For, extent: int) -> Integers:
         if self._random is not None and loop.axis == "spatial":
             return self._random.permutation(extent)
         return np.arange(extent)
 
-    def _alloc(self, statement: Alloc, lanes: _Lanes) -> None:
+    def _alloc(self, statement: ir.Alloc, lanes: _Lanes) -> None:
         """Every lane gets memory of its own; lanes with other sizes run separately."""
         buffer = statement.buffer
         shapes = np.array(self._evaluate(buffer.shape, lanes)).reshape(
@@ -200,47 +184,47 @@ class _Interpreter:
                 statement.body, replace(part, bindings={**part.bindings, buffer.name: binding})
             )
 
-    def _write(self, statement: Store | Reduce, lanes: _Lanes) -> None:
-        buffers = (statement.buffer,) if isinstance(statement, Store) else statement.buffers
-        old: dict[Expr, Array] = {}
+    def _write(self, statement: ir.Store | ir.Reduce, lanes: _Lanes) -> None:
+        buffers = (statement.buffer,) if isinstance(statement, ir.Store) else statement.buffers
+        old: dict[ir.Expr, Array] = {}
         evaluation = self._evaluation(lanes, old)
         index = [evaluation.value(i) for i in statement.index]
         targets = [self._locate(buffer, index, lanes) for buffer in buffers]
-        if isinstance(statement, Reduce):
+        if isinstance(statement, ir.Reduce):
             for position, (buffer, (binding, elements)) in enumerate(zip(buffers, targets)):
                 old[accumulator(position, buffer)] = self._read(binding, elements, lanes, JOIN)
         values = values_of(statement)
         results = [evaluation.value(value) for value in values]
         for (binding, elements), result in zip(targets, results):
-            self._store(binding, elements, result, lanes, isinstance(statement, Store))
+            self._store(binding, elements, result, lanes, isinstance(statement, ir.Store))
         if self._counters is not None:
             for cost, count in operations(values).items():
                 self._counters.operations[cost] += count * lanes.count
 
-    def _evaluate(self, roots: tuple[Expr, ...], lanes: _Lanes) -> list[Array]:
+    def _evaluate(self, roots: tuple[ir.Expr, ...], lanes: _Lanes) -> list[Array]:
         evaluation = self._evaluation(lanes, {})
         return [evaluation.value(root) for root in roots]
 
-    def _evaluation(self, lanes: _Lanes, old: dict[Expr, Array]) -> Evaluation:
-        def leaf(node: Expr, operands: list[Array], region: Array | None) -> Array:
-            if isinstance(node, Load):
+    def _evaluation(self, lanes: _Lanes, old: dict[ir.Expr, Array]) -> Evaluation:
+        def leaf(node: ir.Expr, operands: list[Array], region: Array | None) -> Array:
+            if isinstance(node, ir.Load):
                 inside = lanes if region is None else lanes.of(region)
                 index = [np.broadcast_to(i, (inside.count,)) for i in operands]
                 binding, elements = self._locate(node.buffer, index, inside)
                 return self._read(binding, elements, inside, READ)
-            if isinstance(node, Var):
+            if isinstance(node, ir.Var):
                 if node.name not in lanes.variables:
                     raise LoopError(f"variable {node.name} has no value here")
                 values: Array = lanes.variables[node.name]
             else:
-                assert isinstance(node, Hole)
+                assert isinstance(node, ir.Hole)
                 values = old[node]
             return values if region is None else values[region]
 
         return Evaluation(lanes.count, leaf)
 
     def _locate(
-        self, buffer: Buffer, index: list[Array], lanes: _Lanes
+        self, buffer: ir.Buffer, index: list[Array], lanes: _Lanes
     ) -> tuple[Binding, Integers]:
         binding = lanes.bindings.get(buffer.name)
         if binding is None or binding.buffer != buffer:

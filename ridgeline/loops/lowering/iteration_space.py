@@ -14,13 +14,7 @@ from ridgeline.graph.node import Node, Op
 from ridgeline.graph.sizes import Quasi, Size, Sym
 from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
-from ridgeline.loops.build import (
-    free_vars,
-    map_buffers,
-    maximum,
-    minimum,
-    simplify,
-)
+from ridgeline.loops.build import free_vars, map_buffers, maximum, minimum, simplify
 from ridgeline.loops.ir import Buffer, Expr, For, Kernel, Stmt, Var
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT

@@ -13,20 +13,6 @@ from ridgeline.loops.build import (
     sequence,
     substitution,
 )
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Expr,
-    For,
-    Kernel,
-    Load,
-    LoopKind,
-    Op,
-    Pipe,
-    Stmt,
-    Store,
-    Var,
-)
 from ridgeline.loops.legalize import parts
 from ridgeline.loops.steps.pad import is_guarded_read
 from ridgeline.loops.steps.regions import (
@@ -71,7 +57,7 @@ class CacheRead(Step):
         """The name of the copy."""
         return f"{self.buffer}_read"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Wrap every loop of that name in which a read of the buffer depends on these axes."""
         loops = loops_named(kernel, self.before)
         if not any(self._meant(loop) for loop in loops):
@@ -79,15 +65,15 @@ class CacheRead(Step):
         free_name(kernel, self.scratch, f"{self.buffer!r} is packed")
         return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
-    def _meant(self, loop: For) -> dict[Load | Op, bool]:
+    def _meant(self, loop: ir.For) -> dict[ir.Load | ir.Op, bool]:
         """The reads that depend on exactly these axes, and whether each is under a condition."""
         found = self._reads(loop)
         return {r: guarded for r, guarded in found.items() if _axes(r, loop) == set(self.axes)}
 
-    def _reads(self, loop: For) -> dict[Load | Op, bool]:
+    def _reads(self, loop: ir.For) -> dict[ir.Load | ir.Op, bool]:
         return _reads_of(self.buffer, loop, self.converted)
 
-    def _refuse(self, found: list[tuple[Load | Op, For]]) -> NoReturn:
+    def _refuse(self, found: list[tuple[ir.Load | ir.Op, ir.For]]) -> NoReturn:
         if not found:
             raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
         used = " or ".join(dict.fromkeys(", ".join(sorted(_axes(*read))) for read in found))
@@ -96,7 +82,7 @@ class CacheRead(Step):
             help="name exactly these loops as axes",
         )
 
-    def _staged(self, loop: For, ranges: Ranges) -> Stmt:
+    def _staged(self, loop: ir.For, ranges: Ranges) -> ir.Stmt:
         found = self._meant(loop)
         if not found:
             return loop
@@ -106,7 +92,7 @@ class CacheRead(Step):
             )
         (read,) = found
         (load,) = [e for e in ir.subexpressions(read) if _is_read(e, self.buffer)]
-        assert isinstance(load, Load)
+        assert isinstance(load, ir.Load)
         if memory(load.buffer) in written_memory(loop):
             raise ScheduleError(f"{self.buffer!r} changes inside {self.before!r}")
         if found[read] and not in_range(load.index, load.buffer, ranges):
@@ -119,34 +105,34 @@ class CacheRead(Step):
             )
         used = set(self.axes)
         extents = extents_inside(loop, used, f"{self.buffer!r} is read")
-        place = tuple(Var.make(n) for n in self.axes)
+        place = tuple(ir.Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
-        scratch = Buffer(self.scratch, shape, read.dtype, "local")
-        copy = self._copied(Store(scratch, place, read), extents, loop)
-        held: dict[Expr, Expr] = {read: Load.make(scratch, place)}
+        scratch = ir.Buffer(self.scratch, shape, read.dtype, "local")
+        copy = self._copied(ir.Store(scratch, place, read), extents, loop)
+        held: dict[ir.Expr, ir.Expr] = {read: ir.Load.make(scratch, place)}
         body = map_expressions(loop, substitution(held))
-        return Alloc(scratch, sequence(copy, body))
+        return ir.Alloc(scratch, sequence(copy, body))
 
-    def _copied(self, copy: Store, extents: dict[str, Expr], loop: For) -> Stmt:
+    def _copied(self, copy: ir.Store, extents: dict[str, ir.Expr], loop: ir.For) -> ir.Stmt:
         return copy_loops(copy, self.axes, extents, loop, self.square)
 
 
-def _axes(read: Load | Op, loop: For) -> set[str]:
+def _axes(read: ir.Load | ir.Op, loop: ir.For) -> set[str]:
     """The loops of a nest on which an address, or the condition on it, depends."""
-    inside = {s.name for s in ir.statements(loop) if isinstance(s, For)}
+    inside = {s.name for s in ir.statements(loop) if isinstance(s, ir.For)}
     return {n for n in free_vars(read) if n in inside}
 
 
-def _is_read(expr: Expr, name: str) -> bool:
-    return isinstance(expr, Load) and expr.buffer.name == name
+def _is_read(expr: ir.Expr, name: str) -> bool:
+    return isinstance(expr, ir.Load) and expr.buffer.name == name
 
 
-def _reads_of(name: str, loop: For, converted: bool) -> dict[Load | Op, bool]:
+def _reads_of(name: str, loop: ir.For, converted: bool) -> dict[ir.Load | ir.Op, bool]:
     """The reads of a buffer, with their zeros beyond the end, and whether each needs a proof."""
-    found: dict[Load | Op, bool] = {}
+    found: dict[ir.Load | ir.Op, bool] = {}
     for read in reads(loop):
         if read.load.buffer.name == name:
-            whole: Load | Op = read.load
+            whole: ir.Load | ir.Op = read.load
             around = _only_reader(whole, loop)
             guarded = read.guarded
             if around is not None and is_guarded_read(around):
@@ -158,33 +144,37 @@ def _reads_of(name: str, loop: For, converted: bool) -> dict[Load | Op, bool]:
     return found
 
 
-def _only_reader(read: Load | Op, loop: For) -> Op | None:
+def _only_reader(read: ir.Load | ir.Op, loop: ir.For) -> ir.Op | None:
     """The one expression of which a read is an operand, if nothing else uses it."""
-    around: set[Expr] = set()
+    around: set[ir.Expr] = set()
     for statement in ir.statements(loop):
         roots = ir.expressions(statement)
         if read in roots:
             return None
         around |= {e for e in ir.subexpressions(*roots) if read in ir.children(e)}
     (only,) = around if len(around) == 1 else (None,)
-    return only if isinstance(only, Op) else None
+    return only if isinstance(only, ir.Op) else None
 
 
 def copy_loops(
-    copy: Stmt, axes: tuple[str, ...], extents: dict[str, Expr], around: Stmt, square: int = 0
-) -> Stmt:
+    copy: ir.Stmt,
+    axes: tuple[str, ...],
+    extents: dict[str, ir.Expr],
+    around: ir.Stmt,
+    square: int = 0,
+) -> ir.Stmt:
     """Loops over the axes of a copy; the last one in lanes where it is so in the loop itself."""
     for axis in reversed(axes):
-        kinds = {s.kind for s in ir.statements(around) if isinstance(s, For) and s.name == axis}
+        kinds = {s.kind for s in ir.statements(around) if isinstance(s, ir.For) and s.name == axis}
         lanes = axis == axes[-1] and kinds == {"vector"}
-        kind: LoopKind = "vector" if lanes else "serial"
-        copy = For(axis, extents[axis], copy, "spatial", kind)
+        kind: ir.LoopKind = "vector" if lanes else "serial"
+        copy = ir.For(axis, extents[axis], copy, "spatial", kind)
         if square and axis == axes[-2]:
             copy = in_squares(copy, square)
     return copy
 
 
-def in_squares(loop: For, side: int) -> Stmt:
+def in_squares(loop: ir.For, side: int) -> ir.Stmt:
     """A loop around lanes cut into transposing pieces of `side` iterations, and what is left over.
 
     Lanes longer than a square are taken a square at a time from end to end of the loop: memory is
@@ -193,33 +183,35 @@ def in_squares(loop: For, side: int) -> Stmt:
     extent = known_extent(loop)
     whole = extent // side
 
-    def piece(name: str, length: int, start: Expr, kind: LoopKind) -> For:
-        body = replace_variables(loop.body, {loop.name: start + Var.make(name)})
-        return For(name, ir.index(length), body, "spatial", kind)
+    def piece(name: str, length: int, start: ir.Expr, kind: ir.LoopKind) -> ir.For:
+        body = replace_variables(loop.body, {loop.name: start + ir.Var.make(name)})
+        return ir.For(name, ir.index(length), body, "spatial", kind)
 
-    parts: list[Stmt] = []
+    parts: list[ir.Stmt] = []
     if whole:
-        start = Var.make(f"{loop.name}.square") * ir.index(side)
+        start = ir.Var.make(f"{loop.name}.square") * ir.index(side)
         inner = piece(f"{loop.name}.side", side, start, "transpose")
-        parts.append(_by_squares(For(f"{loop.name}.square", ir.index(whole), inner), inner, side))
+        parts.append(
+            _by_squares(ir.For(f"{loop.name}.square", ir.index(whole), inner), inner, side)
+        )
     if extent % side:
         parts.append(piece(f"{loop.name}.rest", extent % side, ir.index(whole * side), "serial"))
     return sequence(*parts)
 
 
-def _by_squares(squares: For, turned: For, side: int) -> Stmt:
+def _by_squares(squares: ir.For, turned: ir.For, side: int) -> ir.Stmt:
     """Squares along a loop, once for every `side` lanes of the loop inside the turned one."""
     lanes = turned.body
-    if not isinstance(lanes, For) or lanes.kind != "vector":
+    if not isinstance(lanes, ir.For) or lanes.kind != "vector":
         return squares
     if known_extent(lanes) <= side or known_extent(lanes) % side:
         return squares
-    place = Var.make(f"{lanes.name}.square") * ir.index(side) + Var.make(lanes.name)
+    place = ir.Var.make(f"{lanes.name}.square") * ir.index(side) + ir.Var.make(lanes.name)
     some = replace(
         lanes, extent=ir.index(side), body=replace_variables(lanes.body, {lanes.name: place})
     )
     inner = replace(squares, body=replace(turned, body=some))
-    return For(f"{lanes.name}.square", ir.index(known_extent(lanes) // side), inner)
+    return ir.For(f"{lanes.name}.square", ir.index(known_extent(lanes) // side), inner)
 
 
 # ---- Pipeline: fill scratch some iterations ahead of its use -------------------------------------
@@ -233,17 +225,17 @@ class Pipeline(Step):
     stages: int = 2
     name: ClassVar[str] = "pipeline"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Mark every loop of the axis."""
         if self.stages < 2:
             raise ScheduleError(f"a pipeline has at least 2 stages, not {self.stages}")
         loops_named(kernel, self.axis)
         return replace(kernel, body=at_loops(kernel.body, self.axis, self._piped))
 
-    def _piped(self, loop: For) -> Stmt:
+    def _piped(self, loop: ir.For) -> ir.Stmt:
         if loop.kind != "serial":
             raise ScheduleError(f"loop {loop.name!r} runs as {loop.kind}, not one after another")
-        if not isinstance(loop.body, Alloc):
+        if not isinstance(loop.body, ir.Alloc):
             raise ScheduleError(
                 f"loop {loop.name!r} fills no scratch", help="cache_read inside it first"
             )
@@ -255,4 +247,4 @@ class Pipeline(Step):
             raise ScheduleError("what uses the scratch also writes it")
         if {memory(r.load.buffer) for r in reads(fill)} & written_memory(use):
             raise ScheduleError("what fills the scratch reads what its use writes")
-        return Pipe(self.stages, loop)
+        return ir.Pipe(self.stages, loop)

@@ -17,22 +17,6 @@ from ridgeline.loops.build import (
     replace_variables,
     sequence,
 )
-from ridgeline.loops.ir import (
-    Alloc,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    LoopKind,
-    Op,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 from ridgeline.loops.steps.regions import loop_ranges, memory, read_memory, written_memory
 from ridgeline.loops.steps.step import (
     ScheduleError,
@@ -47,47 +31,47 @@ from ridgeline.loops.steps.step import (
 # ---- iterations that run again: what filling up the last piece of a split does -------------------
 
 
-def check_repeatable(loop: For) -> None:
+def check_repeatable(loop: ir.For) -> None:
     """An iteration may run twice if it reads nothing that it leaves behind, and adds to nothing."""
     inside = list(ir.statements(loop.body))
-    own = {memory(s.buffer) for s in inside if isinstance(s, Alloc)}
+    own = {memory(s.buffer) for s in inside if isinstance(s, ir.Alloc)}
     left = written_memory(loop.body) - own
     read = read_memory(*(e for s in inside for e in ir.expressions(s)))
-    joined = {memory(b) for s in inside if isinstance(s, Reduce) for b in s.buffers}
+    joined = {memory(b) for s in inside if isinstance(s, ir.Reduce) for b in s.buffers}
     if loop.axis != "spatial" or left & (read | joined):
         raise ScheduleError(f"running an iteration of loop {loop.name!r} again changes the result")
     if loop.kind not in ("serial", "unroll"):
         raise ScheduleError(f"loop {loop.name!r} would store to one place at once")
 
 
-def check_apart(loop: For) -> None:
+def check_apart(loop: ir.For) -> None:
     """Refuse to run iterations at once of which one is another one again."""
     inside = list(ir.statements(loop.body))
-    own = {s.buffer for s in inside if isinstance(s, Alloc)}
-    for store in (s for s in inside if isinstance(s, Store) and s.buffer not in own):
+    own = {s.buffer for s in inside if isinstance(s, ir.Alloc)}
+    for store in (s for s in inside if isinstance(s, ir.Store) and s.buffer not in own):
         held = [h for place in store.index for h in _held(place, loop.name)]
-        filled = [h for h in held if isinstance(h, Op)]
+        filled = [h for h in held if isinstance(h, ir.Op)]
         # filling up puts a minimum in the place of every variable: another minimum is the user's
         if len(filled) == len(held) and not all(_apart(loop, *ir.children(h)) for h in filled):
             raise ScheduleError(f"the last iteration of loop {loop.name!r} runs again")
 
 
-def _held(place: Expr, name: str) -> Iterator[Expr]:
+def _held(place: ir.Expr, name: str) -> Iterator[ir.Expr]:
     """Where a variable stands in a place: minima that may fill up a piece, or it by itself."""
-    if isinstance(place, Load):  # what is loaded can be the same for all iterations anyway
+    if isinstance(place, ir.Load):  # what is loaded can be the same for all iterations anyway
         return
-    minimum = isinstance(place, Op) and place.name == "min" and not read_memory(place)
-    if (isinstance(place, Var) and place.name == name) or (minimum and name in free_vars(place)):
+    minimum = isinstance(place, ir.Op) and place.name == "min" and not read_memory(place)
+    if (isinstance(place, ir.Var) and place.name == name) or (minimum and name in free_vars(place)):
         yield place
     else:
         for child in ir.children(place):
             yield from _held(child, name)
 
 
-def _apart(loop: For, place: Expr, last: Expr) -> bool:
+def _apart(loop: ir.For, place: ir.Expr, last: ir.Expr) -> bool:
     """True when only the last iteration of a loop can reach the last place."""
     form, spans = affine(place), loop_ranges(loop.body)
-    if form is None or not isinstance(last, Const):
+    if form is None or not isinstance(last, ir.Const):
         return False
     step = form.strides[loop.name]
     if step < 0 or not form.strides.keys() <= {loop.name, *spans}:
@@ -116,7 +100,7 @@ class Split(Step):
     tail: Tail = "peel"
     name: ClassVar[str] = "split"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Rewrite every loop of the axis."""
         loops_named(kernel, self.axis)
         if not isinstance(self.factor, int) or self.factor < 1:
@@ -129,50 +113,50 @@ class Split(Step):
             raise ScheduleError(f"a tail is one of {known}, not {self.tail!r}")
         return replace(kernel, body=at_loops(kernel.body, self.axis, self._split))
 
-    def _split(self, loop: For) -> Stmt:
+    def _split(self, loop: ir.For) -> ir.Stmt:
         if self.tail == "guard":
             return self._guarded(loop)
         length, factor = known_extent(loop), self.factor
         whole, rest = divmod(length, factor)
         outer, inner = f"{self.axis}.0", f"{self.axis}.1"
-        base = Var.make(outer) * ir.index(factor)
+        base = ir.Var.make(outer) * ir.index(factor)
 
-        def piece(start: Expr, size: int) -> For:
-            place = start + Var.make(inner)
+        def piece(start: ir.Expr, size: int) -> ir.For:
+            place = start + ir.Var.make(inner)
             body = replace_variables(loop.body, {loop.name: place})
-            return For(inner, ir.index(size), body, loop.axis, loop.kind)
+            return ir.For(inner, ir.index(size), body, loop.axis, loop.kind)
 
         if whole == 0:
             return piece(ir.index(0), rest)
         if rest == 0:
-            return For(outer, ir.index(whole), piece(base, factor), loop.axis, loop.kind)
+            return ir.For(outer, ir.index(whole), piece(base, factor), loop.axis, loop.kind)
         if self.tail == "peel":
-            pieces = For(outer, ir.index(whole), piece(base, factor), loop.axis, loop.kind)
+            pieces = ir.For(outer, ir.index(whole), piece(base, factor), loop.axis, loop.kind)
             return sequence(pieces, piece(ir.index(whole * factor), rest))
         if self.tail == "repeat":
             check_repeatable(loop)
-            place = minimum(base + Var.make(inner), ir.index(length - 1))
+            place = minimum(base + ir.Var.make(inner), ir.index(length - 1))
             body = replace_variables(loop.body, {loop.name: place})
-            within = For(inner, ir.index(factor), body, loop.axis, loop.kind)
-            return For(outer, ir.index(whole + 1), within, loop.axis, loop.kind)
-        full = Var.make(outer) < ir.index(whole)
+            within = ir.For(inner, ir.index(factor), body, loop.axis, loop.kind)
+            return ir.For(outer, ir.index(whole + 1), within, loop.axis, loop.kind)
+        full = ir.Var.make(outer) < ir.index(whole)
         body = sequence(
-            If(full, piece(base, factor)),
-            If(op("not", full), piece(ir.index(whole * factor), rest)),
+            ir.If(full, piece(base, factor)),
+            ir.If(op("not", full), piece(ir.index(whole * factor), rest)),
         )
-        return For(outer, ir.index(whole + 1), body, loop.axis, loop.kind)
+        return ir.For(outer, ir.index(whole + 1), body, loop.axis, loop.kind)
 
-    def _guarded(self, loop: For) -> Stmt:
+    def _guarded(self, loop: ir.For) -> ir.Stmt:
         """Pieces of one length, also of a loop whose length is known only at run time."""
         outer, inner = f"{self.axis}.0", f"{self.axis}.1"
         factor = ir.index(self.factor)
         pieces = (loop.extent + ir.index(self.factor - 1)) // factor
-        place = Var.make(outer) * factor + Var.make(inner)
+        place = ir.Var.make(outer) * factor + ir.Var.make(inner)
         body = replace_variables(loop.body, {loop.name: place})
         if (pieces * factor) != loop.extent:
-            body = If(place < loop.extent, body)
-        piece = For(inner, factor, body, loop.axis, loop.kind)
-        return For(outer, pieces, piece, loop.axis, loop.kind)
+            body = ir.If(place < loop.extent, body)
+        piece = ir.For(inner, factor, body, loop.axis, loop.kind)
+        return ir.For(outer, pieces, piece, loop.axis, loop.kind)
 
 
 # ---- Reorder and Tile: the order of loops --------------------------------------------------------
@@ -189,7 +173,7 @@ class Reorder(Step):
     order: tuple[str, ...]
     name: ClassVar[str] = "reorder"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Move loops inwards, innermost first."""
         for name in self.order:
             loops_named(kernel, name)
@@ -199,7 +183,7 @@ class Reorder(Step):
         for position in range(len(self.order) - 1, 0, -1):
             moved, past = self.order[position], set(self.order[:position])
             for loop in loops_named(replace(kernel, body=body), moved):
-                inside = {s.name for s in ir.statements(loop.body) if isinstance(s, For)}
+                inside = {s.name for s in ir.statements(loop.body) if isinstance(s, ir.For)}
                 if loop.axis != "spatial" and inside & past and not _perfect(loop, past):
                     raise ScheduleError(
                         f"loop {moved!r} folds values in order and cannot move past "
@@ -209,47 +193,47 @@ class Reorder(Step):
         return replace(kernel, body=body)
 
 
-def _perfect(loop: For, past: set[str]) -> bool:
+def _perfect(loop: ir.For, past: set[str]) -> bool:
     """True when only loops that fold lie between a folding loop and where it moves to."""
     body = loop.body
-    while isinstance(body, For) and body.name in past:
+    while isinstance(body, ir.For) and body.name in past:
         if body.axis != "reduce":
             return False
         body = body.body
-    return not any(isinstance(s, For) and s.name in past for s in ir.statements(body))
+    return not any(isinstance(s, ir.For) and s.name in past for s in ir.statements(body))
 
 
-def _push_past(past: set[str], loop: For) -> Stmt:
+def _push_past(past: set[str], loop: ir.For) -> ir.Stmt:
     return _push(loop, loop.body, past)
 
 
-def _push(loop: For, body: Stmt, past: set[str], tests: tuple[Expr, ...] = ()) -> Stmt:
+def _push(loop: ir.For, body: ir.Stmt, past: set[str], tests: tuple[ir.Expr, ...] = ()) -> ir.Stmt:
     """The loop moved inside `body`, together with the tests on its variable that stood between."""
-    if not any(isinstance(s, For) and s.name in past for s in ir.statements(body)):
+    if not any(isinstance(s, ir.For) and s.name in past for s in ir.statements(body)):
         return _innermost(loop, body, tests)
-    if isinstance(body, Seq):
+    if isinstance(body, ir.Seq):
         return sequence(*(_push(loop, part, past, tests) for part in body.body))
-    if isinstance(body, For) and body.name in past:
+    if isinstance(body, ir.For) and body.name in past:
         if loop.name in free_vars(body.extent):
             raise ScheduleError(f"the length of loop {body.name!r} depends on {loop.name!r}")
         return replace(body, body=_push(loop, body.body, past, tests))
-    if isinstance(body, If):
+    if isinstance(body, ir.If):
         if loop.name in free_vars(body.guard):
             return _push(loop, body.body, past, (*tests, body.guard))
         return replace(body, body=_push(loop, body.body, past, tests))
-    if isinstance(body, Alloc):
+    if isinstance(body, ir.Alloc):
         old = body.buffer
         if any(loop.name in free_vars(size) for size in old.shape):
             raise ScheduleError(f"the size of scratch {old.name!r} depends on {loop.name!r}")
         wide = replace(old, shape=(loop.extent, *old.shape))
-        variable = Var.make(loop.name)
-        return Alloc(wide, _push(loop, widened(body.body, old, wide, variable), past, tests))
+        variable = ir.Var.make(loop.name)
+        return ir.Alloc(wide, _push(loop, widened(body.body, old, wide, variable), past, tests))
     return _innermost(loop, body, tests)
 
 
-def _innermost(loop: For, body: Stmt, tests: tuple[Expr, ...]) -> Stmt:
+def _innermost(loop: ir.For, body: ir.Stmt, tests: tuple[ir.Expr, ...]) -> ir.Stmt:
     for test in reversed(tests):
-        body = If(test, body)
+        body = ir.If(test, body)
     return replace(loop, body=body)
 
 
@@ -262,7 +246,7 @@ class Tile(Step):
     tail: Literal["peel", "branch"] = "branch"
     name: ClassVar[str] = "tile"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """The splits, then the reorder."""
         if len(self.axes) != len(self.factors):
             raise ScheduleError(f"{len(self.axes)} axes but {len(self.factors)} tile sizes")
@@ -284,10 +268,10 @@ class SetKind(Step):
     """Run an axis's loops as `unroll`, `vector` or `parallel`."""
 
     axis: str
-    kind: LoopKind
+    kind: ir.LoopKind
     name: ClassVar[str] = "kind"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Check what the kind needs, and set it."""
         if self.kind == "vector":  # scratch that a lane has for itself gets an axis of lanes
             body = at_loops(kernel.body, self.axis, outside_scratch)
@@ -299,7 +283,7 @@ class SetKind(Step):
             _check_parallel(body, self.axis)
         return replace(kernel, body=body)
 
-    def _check(self, loop: For) -> None:
+    def _check(self, loop: ir.For) -> None:
         if self.kind in ("unroll", "vector") and known_extent(loop) > _MOST_COPIES:
             raise ScheduleError(
                 f"{self.kind} would make {known_extent(loop)} copies of the body of {loop.name!r}",
@@ -312,21 +296,21 @@ class SetKind(Step):
         if self.kind == "vector":
             if loop.axis == "carried":
                 raise ScheduleError(f"iterations of loop {loop.name!r} run in order")
-            if any(isinstance(s, (For, Alloc)) for s in ir.statements(loop.body)):
+            if any(isinstance(s, (ir.For, ir.Alloc)) for s in ir.statements(loop.body)):
                 raise ScheduleError(
                     f"only an innermost loop can be vectorized, and {loop.name!r} holds others",
                     help="reorder first",
                 )
 
 
-def _set_kind(statement: Stmt, name: str, kind: LoopKind) -> Stmt:
+def _set_kind(statement: ir.Stmt, name: str, kind: ir.LoopKind) -> ir.Stmt:
     inner = map_children(statement, lambda child: _set_kind(child, name, kind))
-    return replace(inner, kind=kind) if isinstance(inner, For) and inner.name == name else inner
+    return replace(inner, kind=kind) if isinstance(inner, ir.For) and inner.name == name else inner
 
 
-def _check_parallel(body: Stmt, name: str) -> None:
+def _check_parallel(body: ir.Stmt, name: str) -> None:
     """Parallel loops are the outermost ones, with nothing between them."""
-    while isinstance(body, For) and body.kind == "parallel":
+    while isinstance(body, ir.For) and body.kind == "parallel":
         if body.name == name:
             return
         body = body.body

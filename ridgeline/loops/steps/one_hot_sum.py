@@ -13,20 +13,6 @@ from typing import ClassVar
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, map_children, substitute
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Op,
-    Reduce,
-    Stmt,
-    Var,
-)
 from ridgeline.loops.steps.inline import computed_again, producer
 from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
 
@@ -38,7 +24,7 @@ class OneHotSum(Step):
     axis: str
     name: ClassVar[str] = "one_hot_sum"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Rewrite every loop that does nothing but such a sum."""
         loops_named(kernel, self.axis)
         body = self._visit(kernel.body, ())
@@ -46,19 +32,19 @@ class OneHotSum(Step):
             raise ScheduleError(f"no sum over {self.axis!r} has one term alone")
         return replace(kernel, body=body)
 
-    def _visit(self, statement: Stmt, around: tuple[Alloc, ...]) -> Stmt:
-        if isinstance(statement, For) and statement.name == self.axis:
+    def _visit(self, statement: ir.Stmt, around: tuple[ir.Alloc, ...]) -> ir.Stmt:
+        if isinstance(statement, ir.For) and statement.name == self.axis:
             return self._picked(statement, around)
-        if isinstance(statement, Alloc):
+        if isinstance(statement, ir.Alloc):
             around = (statement, *around)
         return map_children(statement, lambda inner: self._visit(inner, around))
 
-    def _picked(self, loop: For, around: tuple[Alloc, ...]) -> Stmt:
+    def _picked(self, loop: ir.For, around: tuple[ir.Alloc, ...]) -> ir.Stmt:
         fold = loop.body
-        if loop.axis != "reduce" or not isinstance(fold, Reduce) or fold.monoid != "sum":
+        if loop.axis != "reduce" or not isinstance(fold, ir.Reduce) or fold.monoid != "sum":
             return loop
         (value,) = fold.values
-        variable = Var.make(self.axis)
+        variable = ir.Var.make(self.axis)
         for test in ir.subexpressions(value):
             place = _place(test, variable)
             if place is None or not _is_zero(substitute(value, {test: _FALSE})):
@@ -68,16 +54,16 @@ class OneHotSum(Step):
             for alloc in around:
                 if _reads(term, alloc.buffer):
                     term = computed_again(term, producer(alloc.buffer, alloc.body))
-            return If(inside, replace(fold, values=(term,)))
+            return ir.If(inside, replace(fold, values=(term,)))
         return loop
 
 
 _TRUE, _FALSE = (ir.const(value, dtypes.bool_) for value in (True, False))
 
 
-def _place(test: Expr, variable: Var) -> Expr | None:
+def _place(test: ir.Expr, variable: ir.Var) -> ir.Expr | None:
     """e, if a test is `variable == e` and e is the same along the axis."""
-    if not isinstance(test, Op) or test.name != "eq" or test.args[0].dtype is not dtypes.int64:
+    if not isinstance(test, ir.Op) or test.name != "eq" or test.args[0].dtype is not dtypes.int64:
         return None
     left, right = test.args
     if right == variable:
@@ -85,10 +71,10 @@ def _place(test: Expr, variable: Var) -> Expr | None:
     return right if left == variable and variable.name not in free_vars(right) else None
 
 
-def _reads(value: Expr, buffer: Buffer) -> bool:
+def _reads(value: ir.Expr, buffer: ir.Buffer) -> bool:
     parts = ir.subexpressions(value)
-    return any(isinstance(part, Load) and part.buffer == buffer for part in parts)
+    return any(isinstance(part, ir.Load) and part.buffer == buffer for part in parts)
 
 
-def _is_zero(value: Expr) -> bool:
-    return isinstance(value, Const) and not value.value
+def _is_zero(value: ir.Expr) -> bool:
+    return isinstance(value, ir.Const) and not value.value

@@ -15,28 +15,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import (
-    free_vars,
-    map_children,
-    op,
-    select,
-    sequence,
-    substitute,
-)
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Op,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-)
+from ridgeline.loops.build import free_vars, map_children, op, select, sequence, substitute
 from ridgeline.loops.steps.regions import (
     memory,
     read_memory,
@@ -55,7 +34,7 @@ class Online(Step):
     axis: str
     name: ClassVar[str] = "online"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Merge every pair of such loops that stand in one sequence."""
         loops_named(kernel, self.axis)
         body = self._visit(kernel.body)
@@ -63,9 +42,9 @@ class Online(Step):
             raise ScheduleError(f"no maximum over {self.axis!r} is followed by sums relative to it")
         return replace(kernel, body=body)
 
-    def _visit(self, statement: Stmt) -> Stmt:
+    def _visit(self, statement: ir.Stmt) -> ir.Stmt:
         inner = map_children(statement, self._visit)
-        if not isinstance(inner, Seq):
+        if not isinstance(inner, ir.Seq):
             return inner
         places = [i for i, part in enumerate(inner.body) if self._folds(part)]
         for first, second in pairwise(places):
@@ -74,13 +53,13 @@ class Online(Step):
                 return sequence(*inner.body[:first], merged, *inner.body[second + 1 :])
         return inner
 
-    def _folds(self, part: Stmt) -> bool:
-        plain = isinstance(part, For) and part.axis == "reduce" and part.kind == "serial"
-        return plain and isinstance(part, For) and part.name == self.axis
+    def _folds(self, part: ir.Stmt) -> bool:
+        plain = isinstance(part, ir.For) and part.axis == "reduce" and part.kind == "serial"
+        return plain and isinstance(part, ir.For) and part.name == self.axis
 
-    def _merged(self, parts: tuple[Stmt, ...]) -> Stmt | None:
+    def _merged(self, parts: tuple[ir.Stmt, ...]) -> ir.Stmt | None:
         top, between, sums = parts[0], parts[1:-1], parts[-1]
-        assert isinstance(top, For) and isinstance(sums, For)
+        assert isinstance(top, ir.For) and isinstance(sums, ir.For)
         peak = folded_peak(top)
         if peak is None or top.extent != sums.extent:
             return None
@@ -91,18 +70,20 @@ class Online(Step):
                 peak
             ) in written_memory(part):
                 raise ScheduleError(f"what stands between the loops over {self.axis!r} needs them")
-        old = Buffer(f"{peak.name}_old", peak.shape, peak.dtype, "reg")
-        before = Store(old, (), Load.make(peak, ()))
+        old = ir.Buffer(f"{peak.name}_old", peak.shape, peak.dtype, "reg")
+        before = ir.Store(old, (), ir.Load.make(peak, ()))
         corrections = [correction(b, sum_, old, peak) for b, sum_ in scaled.items()]
         body = sequence(before, top.body, *corrections, sums.body)
-        return Alloc(old, sequence(*between, For(self.axis, top.extent, body, "carried", top.kind)))
+        return ir.Alloc(
+            old, sequence(*between, ir.For(self.axis, top.extent, body, "carried", top.kind))
+        )
 
 
-def folded_peak(loop: For) -> Buffer | None:
+def folded_peak(loop: ir.For) -> ir.Buffer | None:
     """The accumulator of a loop that does nothing but fold a maximum."""
     found = [w for w, _ in writes(loop)]
-    own = {s.buffer for s in ir.statements(loop) if isinstance(s, Alloc)}
-    if own or not found or any(not isinstance(w, Reduce) or w.monoid != "max" for w in found):
+    own = {s.buffer for s in ir.statements(loop) if isinstance(s, ir.Alloc)}
+    if own or not found or any(not isinstance(w, ir.Reduce) or w.monoid != "max" for w in found):
         return None
     buffers = {b for w in found for b in targets(w)}
     if len(buffers) != 1 or any(w.index for w in found):
@@ -118,24 +99,24 @@ class RelativeSum:
     it is infinite.
     """
 
-    index: tuple[Expr, ...]
-    loops: tuple[For, ...]
-    shift: Expr
+    index: tuple[ir.Expr, ...]
+    loops: tuple[ir.For, ...]
+    shift: ir.Expr
 
 
-def relative_sums(loop: For, peak: Buffer) -> dict[Buffer, RelativeSum]:
+def relative_sums(loop: ir.For, peak: ir.Buffer) -> dict[ir.Buffer, RelativeSum]:
     """The sums of a loop that does nothing else."""
-    found: dict[Buffer, RelativeSum] = {}
-    stack: list[tuple[Stmt, tuple[For, ...]]] = [(loop.body, ())]
+    found: dict[ir.Buffer, RelativeSum] = {}
+    stack: list[tuple[ir.Stmt, tuple[ir.For, ...]]] = [(loop.body, ())]
     while stack:
         statement, loops = stack.pop()
-        if isinstance(statement, Seq):
+        if isinstance(statement, ir.Seq):
             stack.extend((part, loops) for part in statement.body)
-        elif isinstance(statement, For):
+        elif isinstance(statement, ir.For):
             stack.append((statement.body, (*loops, statement)))
-        elif isinstance(statement, If):
+        elif isinstance(statement, ir.If):
             stack.append((statement.body, loops))
-        elif isinstance(statement, Reduce) and statement.monoid == "sum":
+        elif isinstance(statement, ir.Reduce) and statement.monoid == "sum":
             (buffer,), (value,) = statement.buffers, statement.values
             shift = _shift(value, peak)
             if shift is None:
@@ -149,17 +130,17 @@ def relative_sums(loop: For, peak: Buffer) -> dict[Buffer, RelativeSum]:
     return found
 
 
-def _shift(value: Expr, peak: Buffer) -> Expr | None:
+def _shift(value: ir.Expr, peak: ir.Buffer) -> ir.Expr | None:
     """s, if a value is `w * exp(x - s)` with s of the maximum alone and w and x without it."""
     own = memory(peak)
-    if isinstance(value, Op) and value.name == "exp":
+    if isinstance(value, ir.Op) and value.name == "exp":
         inner = value.args[0]
-        if not (isinstance(inner, Op) and inner.name == "sub"):
+        if not (isinstance(inner, ir.Op) and inner.name == "sub"):
             return None
         term, shift = inner.args
         alone = read_memory(shift) == {own} and not free_vars(shift)
         return shift if alone and own not in read_memory(term) else None
-    if isinstance(value, Op) and value.name in ("mul", "div"):
+    if isinstance(value, ir.Op) and value.name in ("mul", "div"):
         left, right = value.args
         if own not in read_memory(right):
             return _shift(left, peak)
@@ -168,16 +149,16 @@ def _shift(value: Expr, peak: Buffer) -> Expr | None:
     return None
 
 
-def correction(buffer: Buffer, sum_: RelativeSum, old: Buffer, peak: Buffer) -> Stmt:
+def correction(buffer: ir.Buffer, sum_: RelativeSum, old: ir.Buffer, peak: ir.Buffer) -> ir.Stmt:
     """The sum so far, now relative to the new maximum."""
-    before, now = Load.make(old, ()), Load.make(peak, ())
-    total = Load.make(buffer, sum_.index)
-    held: dict[Expr, Expr] = {now: before}
+    before, now = ir.Load.make(old, ()), ir.Load.make(peak, ())
+    total = ir.Load.make(buffer, sum_.index)
+    held: dict[ir.Expr, ir.Expr] = {now: before}
     shrunk = total * op("exp", substitute(sum_.shift, held) - sum_.shift)
     # while every element was -inf the sum holds nothing that counts against a finite maximum
     lowest = before.eq(ir.const(-math.inf, old.dtype))
     fresh = select(lowest, ir.const(0, buffer.dtype), shrunk)
-    statement: Stmt = Store(buffer, sum_.index, select(before.eq(now), total, fresh))
+    statement: ir.Stmt = ir.Store(buffer, sum_.index, select(before.eq(now), total, fresh))
     for loop in reversed(sum_.loops):
         statement = replace(loop, body=statement)
     return statement

@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import (
-    free_vars,
-    guarded,
-    map_children,
-    map_expressions,
-    substitute,
-)
+from ridgeline.loops.build import free_vars, guarded, map_children, map_expressions, substitute
 from ridgeline.loops.ir import Const, Expr, For, If, Kernel, Load, Op, Reduce, Stmt, Store, Var
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 

@@ -14,20 +14,6 @@ from math import inf
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import conjuncts, loads, sites
 from ridgeline.loops.build import affine, bounds, free_vars, map_children, substitute
-from ridgeline.loops.ir import (
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Op,
-    Reduce,
-    Stmt,
-    Store,
-    Var,
-)
 from ridgeline.loops.steps.step import ScheduleError
 
 Ranges = Mapping[str, tuple[int, int]]
@@ -37,62 +23,62 @@ Ranges = Mapping[str, tuple[int, int]]
 class Read:
     """One load inside a statement, and whether all its places there are under some condition."""
 
-    load: Load
+    load: ir.Load
     guarded: bool
 
 
-def memory(buffer: Buffer) -> Hashable:
+def memory(buffer: ir.Buffer) -> Hashable:
     """What a buffer lies in: views of one slot share it."""
     return buffer.slot if buffer.slot >= 0 else buffer
 
 
-def reads(statement: Stmt) -> list[Read]:
+def reads(statement: ir.Stmt) -> list[Read]:
     """Every distinct load that a statement makes."""
-    found: dict[Load, bool] = {}
-    for site in sites(Kernel("", (), (), statement)):
+    found: dict[ir.Load, bool] = {}
+    for site in sites(ir.Kernel("", (), (), statement)):
         for load, domain in loads(ir.expressions(site.statement), site.domain):
             narrowed = any(_narrows(guard, load) for guard in domain.guards)
             found[load] = found.get(load, True) and narrowed
     return [Read(load, guarded) for load, guarded in found.items()]
 
 
-def _narrows(guard: Expr, load: Load) -> bool:
+def _narrows(guard: ir.Expr, load: ir.Load) -> bool:
     """False for a condition that holds in some iteration, and on which no address depends."""
     used = {n for i in load.index for n in free_vars(i)}
-    first = substitute(guard, {Var.make(n): ir.index(0) for n in free_vars(guard)})
-    holds = isinstance(first, Const) and bool(first.value)
+    first = substitute(guard, {ir.Var.make(n): ir.index(0) for n in free_vars(guard)})
+    holds = isinstance(first, ir.Const) and bool(first.value)
     return not holds or bool(used & free_vars(guard))
 
 
-def writes(statement: Stmt) -> Iterator[tuple[Store | Reduce, bool]]:
+def writes(statement: ir.Stmt) -> Iterator[tuple[ir.Store | ir.Reduce, bool]]:
     """Every store and reduction, and whether a condition stands around it."""
-    for site in sites(Kernel("", (), (), statement)):
-        if isinstance(site.statement, (Store, Reduce)):
+    for site in sites(ir.Kernel("", (), (), statement)):
+        if isinstance(site.statement, (ir.Store, ir.Reduce)):
             yield site.statement, bool(site.domain.guards)
 
 
-def targets(statement: Store | Reduce) -> tuple[Buffer, ...]:
+def targets(statement: ir.Store | ir.Reduce) -> tuple[ir.Buffer, ...]:
     """The buffers that one statement writes."""
-    return (statement.buffer,) if isinstance(statement, Store) else statement.buffers
+    return (statement.buffer,) if isinstance(statement, ir.Store) else statement.buffers
 
 
-def written_memory(statement: Stmt) -> set[Hashable]:
+def written_memory(statement: ir.Stmt) -> set[Hashable]:
     """All memory that a statement writes."""
     return {memory(b) for store, _ in writes(statement) for b in targets(store)}
 
 
-def read_memory(*roots: Expr) -> set[Hashable]:
+def read_memory(*roots: ir.Expr) -> set[Hashable]:
     """All memory that some expressions read."""
-    return {memory(e.buffer) for e in ir.subexpressions(*roots) if isinstance(e, Load)}
+    return {memory(e.buffer) for e in ir.subexpressions(*roots) if isinstance(e, ir.Load)}
 
 
-def loop_ranges(root: Stmt) -> dict[str, tuple[int, int]]:
+def loop_ranges(root: ir.Stmt) -> dict[str, tuple[int, int]]:
     """The values that each loop variable can take, over all loops of its name."""
     found: dict[str, tuple[int, int]] = {}
     unknown: set[str] = set()
     for statement in ir.statements(root):
-        if isinstance(statement, For):
-            if isinstance(statement.extent, Const):
+        if isinstance(statement, ir.For):
+            if isinstance(statement.extent, ir.Const):
                 last = max(int(statement.extent.value) - 1, 0)
                 found[statement.name] = (0, max(last, found.get(statement.name, (0, 0))[1]))
             else:
@@ -101,56 +87,59 @@ def loop_ranges(root: Stmt) -> dict[str, tuple[int, int]]:
 
 
 def at_loops_in_range(
-    statement: Stmt, name: str, change: Callable[[For, Ranges], Stmt], ranges: Ranges | None = None
-) -> Stmt:
+    statement: ir.Stmt,
+    name: str,
+    change: Callable[[ir.For, Ranges], ir.Stmt],
+    ranges: Ranges | None = None,
+) -> ir.Stmt:
     """As `at_loops`, with the values that variables can take there: conditions around count."""
     around: Ranges = ranges or {}
-    if isinstance(statement, For):
+    if isinstance(statement, ir.For):
         if statement.name == name:
             return change(statement, {**around, **loop_ranges(statement)})
         inner = {n: span for n, span in around.items() if n != statement.name}
-        if isinstance(statement.extent, Const):
+        if isinstance(statement.extent, ir.Const):
             inner[statement.name] = (0, max(int(statement.extent.value) - 1, 0))
         around = inner
-    elif isinstance(statement, If):
+    elif isinstance(statement, ir.If):
         around = _narrowed(around, statement.guard)
     return map_children(statement, lambda child: at_loops_in_range(child, name, change, around))
 
 
-def _narrowed(ranges: Ranges, guard: Expr) -> Ranges:
+def _narrowed(ranges: Ranges, guard: ir.Expr) -> Ranges:
     """Ranges where conditions on single variables hold too."""
     found = dict(ranges)
     for part in conjuncts([guard]):
-        if not (isinstance(part, Op) and part.name in ("lt", "le")):
+        if not (isinstance(part, ir.Op) and part.name in ("lt", "le")):
             continue
         left, right = part.args
         gap = part.name == "lt"
-        if isinstance(left, Var) and isinstance(right, Const) and left.name in found:
+        if isinstance(left, ir.Var) and isinstance(right, ir.Const) and left.name in found:
             low, high = found[left.name]
             found[left.name] = (low, min(high, int(right.value) - gap))
-        elif isinstance(right, Var) and isinstance(left, Const) and right.name in found:
+        elif isinstance(right, ir.Var) and isinstance(left, ir.Const) and right.name in found:
             low, high = found[right.name]
             found[right.name] = (max(low, int(left.value) + gap), high)
     return found
 
 
-def extents_inside(loop: Stmt, names: Iterable[str], what: str) -> dict[str, Expr]:
+def extents_inside(loop: ir.Stmt, names: Iterable[str], what: str) -> dict[str, ir.Expr]:
     """The lengths of the named loops inside a statement; each must have one length."""
-    found: dict[str, Expr] = {}
+    found: dict[str, ir.Expr] = {}
     wanted = set(names)
-    named = [s for s in ir.statements(loop) if isinstance(s, For) and s.name in wanted]
+    named = [s for s in ir.statements(loop) if isinstance(s, ir.For) and s.name in wanted]
     for statement in named:
         if found.setdefault(statement.name, statement.extent) != statement.extent:
             raise ScheduleError(
                 f"loops {statement.name!r} have several lengths where {what}",
                 help="choose a place inside the branches of the split",
             )
-        if not isinstance(statement.extent, Const):
+        if not isinstance(statement.extent, ir.Const):
             raise ScheduleError(f"the length of loop {statement.name!r} is not known where {what}")
     return found
 
 
-def in_range(index: Sequence[Expr], buffer: Buffer, ranges: Ranges) -> bool:
+def in_range(index: Sequence[ir.Expr], buffer: ir.Buffer, ranges: Ranges) -> bool:
     """True when intervals prove that an index stays inside a buffer."""
     for place, size in zip(index, buffer.shape):
         low, high = bounds(place, ranges)
@@ -159,10 +148,10 @@ def in_range(index: Sequence[Expr], buffer: Buffer, ranges: Ranges) -> bool:
     return True
 
 
-def injective(index: Sequence[Expr], axes: Mapping[str, Expr]) -> bool:
+def injective(index: Sequence[ir.Expr], axes: Mapping[str, ir.Expr]) -> bool:
     """True when different values of the axes give different indices."""
     free = set(axes)
-    extents = {n: int(e.value) if isinstance(e, Const) else inf for n, e in axes.items()}
+    extents = {n: int(e.value) if isinstance(e, ir.Const) else inf for n, e in axes.items()}
     for place in index:
         form = affine(place)
         if form is None:
@@ -172,7 +161,7 @@ def injective(index: Sequence[Expr], axes: Mapping[str, Expr]) -> bool:
     return not free
 
 
-def without(statement: Stmt, dropped: Stmt) -> Stmt:
+def without(statement: ir.Stmt, dropped: ir.Stmt) -> ir.Stmt:
     """A statement without one of its parts, and without what is empty then."""
     if statement is dropped:
         return ir.Seq(())

@@ -7,42 +7,22 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import (
-    map_expressions,
-    replace_variables,
-    select,
-    sequence,
-    substitution,
-)
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
+from ridgeline.loops.build import map_expressions, replace_variables, select, sequence, substitution
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
-Buffers = tuple[Buffer, ...]
-Exprs = tuple[Expr, ...]
+Buffers = tuple[ir.Buffer, ...]
+Exprs = tuple[ir.Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """A kernel that only scans: its rows, the running value, and what an element does."""
 
-    rows: tuple[For, ...]
+    rows: tuple[ir.For, ...]
     length: int
-    join: Reduce
-    stores: tuple[Store, ...]  # none for a fold
+    join: ir.Reduce
+    stores: tuple[ir.Store, ...]  # none for a fold
     inside: bool  # the loop stands in pieces already
 
     @property
@@ -60,35 +40,35 @@ class Scan:
         """The kind of a loop that only joins."""
         return "reduce" if MONOIDS[self.join.monoid].commutative else "carried"
 
-    def joined(self, buffers: Buffers, values: Sequence[Expr]) -> Reduce:
+    def joined(self, buffers: Buffers, values: Sequence[ir.Expr]) -> ir.Reduce:
         """Values joined into accumulators."""
         return replace(self.join, buffers=buffers, values=tuple(values))
 
-    def wrapped(self, body: Stmt) -> Stmt:
+    def wrapped(self, body: ir.Stmt) -> ir.Stmt:
         """Statements that use the running value, in the loops over rows."""
         for total in reversed(self.totals):
-            body = Alloc(total, body)
+            body = ir.Alloc(total, body)
         for row in reversed(self.rows):
             body = replace(row, body=body)
         return body
 
 
-def scan_of(kernel: Kernel, axis: str) -> Scan:
+def scan_of(kernel: ir.Kernel, axis: str) -> Scan:
     """The scan along an axis, where joining elements in another grouping is all that it needs."""
     (loop,) = loops_named(kernel, axis)
-    rows: list[For] = []
+    rows: list[ir.For] = []
     body = kernel.body
-    inside = isinstance(body, Alloc) and body.buffer.scope == "global"
-    while isinstance(body, For):
+    inside = isinstance(body, ir.Alloc) and body.buffer.scope == "global"
+    while isinstance(body, ir.For):
         rows.append(body)
         body = body.body
     parts = loop.body
-    while isinstance(parts, If):
+    while isinstance(parts, ir.If):
         parts = parts.body
-    join, *rest = parts.body if isinstance(parts, Seq) else (parts,)
-    kept = tuple(s for s in rest if isinstance(s, Store))
+    join, *rest = parts.body if isinstance(parts, ir.Seq) else (parts,)
+    kept = tuple(s for s in rest if isinstance(s, ir.Store))
     if (
-        loop.axis == "spatial" or not isinstance(join, Reduce) or join.index
+        loop.axis == "spatial" or not isinstance(join, ir.Reduce) or join.index
         or len(kept) < len(rest) or any(s.buffer in join.buffers for s in kept)
         or _reads(join.values, join.buffers)
     ):  # fmt: skip
@@ -97,22 +77,22 @@ def scan_of(kernel: Kernel, axis: str) -> Scan:
 
 
 def _reads(values: Exprs, buffers: Buffers) -> bool:
-    return any(isinstance(e, Load) and e.buffer in buffers for e in ir.subexpressions(*values))
+    return any(isinstance(e, ir.Load) and e.buffer in buffers for e in ir.subexpressions(*values))
 
 
 def fields(like: Buffers, name: str, shape: Exprs, scope: ir.Scope) -> Buffers:
     """Memory for running values: a buffer for each field."""
-    return tuple(Buffer(f"{name}{n}", shape, b.dtype, scope) for n, b in enumerate(like))
+    return tuple(ir.Buffer(f"{name}{n}", shape, b.dtype, scope) for n, b in enumerate(like))
 
 
 def loads(buffers: Buffers, index: Exprs = ()) -> Exprs:
     """One element of each buffer."""
-    return tuple(Load.make(buffer, index) for buffer in buffers)
+    return tuple(ir.Load.make(buffer, index) for buffer in buffers)
 
 
-def stores(buffers: Buffers, index: Exprs, values: Sequence[Expr]) -> Stmt:
+def stores(buffers: Buffers, index: Exprs, values: Sequence[ir.Expr]) -> ir.Stmt:
     """Values into one element of each buffer."""
-    return sequence(*(Store(b, index, v) for b, v in zip(buffers, values)))
+    return sequence(*(ir.Store(b, index, v) for b, v in zip(buffers, values)))
 
 
 # ---- SplitScan: pieces that run side by side, each beginning where those before it end -----------
@@ -129,7 +109,7 @@ class SplitScan(Step):
     pieces: int
     name: ClassVar[str] = "split_scan"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Two nests over the same pieces and rows."""
         if self.pieces < 1:
             raise ScheduleError(f"a scan has no {self.pieces} pieces")
@@ -137,8 +117,8 @@ class SplitScan(Step):
         if scan.inside or not scan.stores:
             what = "cut already" if scan.inside else "a fold, not a scan"
             raise ScheduleError(f"the scan along {self.axis!r} is {what}")
-        index = tuple(Var.make(row.name) for row in scan.rows)
-        piece, turn = Var.make(f"{self.axis}.p"), Var.make(f"{self.axis}.q")
+        index = tuple(ir.Var.make(row.name) for row in scan.rows)
+        piece, turn = ir.Var.make(f"{self.axis}.p"), ir.Var.make(f"{self.axis}.q")
         pieces = ir.index(self.pieces)
         shape = (pieces, *(row.extent for row in scan.rows))
         parts = fields(scan.totals, f"{self.axis}_pieces", shape, "global")
@@ -149,25 +129,25 @@ class SplitScan(Step):
             select(turn < piece, value, first)
             for value, first in zip(loads(parts, (turn, *index)), scan.neutral)
         )
-        joins = For(turn.name, pieces, scan.joined(scan.totals, earlier), scan.folds)
+        joins = ir.For(turn.name, pieces, scan.joined(scan.totals, earlier), scan.folds)
         step = sequence(scan.join, *scan.stores)
         rest = self._piece(scan, self.axis, step, "carried")
-        body: Stmt = sequence(
-            For(piece.name, pieces, scan.wrapped(sequence(begin, fold, leave))),
-            For(piece.name, pieces, scan.wrapped(sequence(begin, joins, rest))),
+        body: ir.Stmt = sequence(
+            ir.For(piece.name, pieces, scan.wrapped(sequence(begin, fold, leave))),
+            ir.For(piece.name, pieces, scan.wrapped(sequence(begin, joins, rest))),
         )
         for part in reversed(parts):
             body = ir.Alloc(part, body)
         return replace(kernel, body=body)
 
-    def _piece(self, scan: Scan, name: str, body: Stmt, kind: ir.AxisKind) -> For:
+    def _piece(self, scan: Scan, name: str, body: ir.Stmt, kind: ir.AxisKind) -> ir.For:
         """A loop over the elements of a piece."""
         length = -(-scan.length // self.pieces)
-        place = Var.make(f"{self.axis}.p") * ir.index(length) + Var.make(name)
+        place = ir.Var.make(f"{self.axis}.p") * ir.index(length) + ir.Var.make(name)
         body = replace_variables(body, {self.axis: place})
         if length * self.pieces != scan.length:
-            body = If(place < ir.index(scan.length), body)
-        return For(name, ir.index(length), body, kind)
+            body = ir.If(place < ir.index(scan.length), body)
+        return ir.For(name, ir.index(length), body, kind)
 
 
 # ---- BlockScan: by the threads of a block, tile by tile through shared memory --------------------
@@ -189,18 +169,18 @@ class BlockScan(Step):
     run: int
     name: ClassVar[str] = "block_scan"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Replace the loop of the scan."""
         if self.threads < 1 or self.threads & (self.threads - 1) or self.run < 1:
             raise ScheduleError(f"no tile has {self.threads} threads with {self.run} elements each")
         scan = scan_of(kernel, self.axis)
         return replace(kernel, body=at_loops(kernel.body, self.axis, lambda f: self._cut(f, scan)))
 
-    def _cut(self, loop: For, scan: Scan) -> Stmt:
+    def _cut(self, loop: ir.For, scan: Scan) -> ir.Stmt:
         whole, run, threads = self.threads * self.run, ir.index(self.run), ir.index(self.threads)
         tiles = -(-scan.length // whole)
-        tile, thread, turn = (Var.make(f"{self.axis}.{n}") for n in "01u")
-        at = Var.make(f"{self.axis}.2")
+        tile, thread, turn = (ir.Var.make(f"{self.axis}.{n}") for n in "01u")
+        at = ir.Var.make(f"{self.axis}.2")
         # a run ends with an element that nobody uses, so that threads meet different banks
         shape = (threads, ir.index(self.run + 1))
         held = fields(scan.totals, f"{self.axis}_tile", shape, "shared")
@@ -209,25 +189,25 @@ class BlockScan(Step):
         own = self._own(scan)
         mine = thread * run + at
 
-        def each(place: Expr, body: Stmt) -> Stmt:
+        def each(place: ir.Expr, body: ir.Stmt) -> ir.Stmt:
             """A statement at a place of the tile, where the row has one."""
             place = tile * ir.index(whole) + place
-            guards: list[Expr] = [] if tiles * whole == scan.length else [
+            guards: list[ir.Expr] = [] if tiles * whole == scan.length else [
                 place < ir.index(scan.length)
             ]  # fmt: skip
             inner = loop.body
-            while isinstance(inner, If):
+            while isinstance(inner, ir.If):
                 guards.append(inner.guard)
                 inner = inner.body
             for guard in reversed(guards):
-                body = If(guard, body)
+                body = ir.If(guard, body)
             return replace_variables(body, {self.axis: place})
 
-        def run_of(*body: Stmt) -> For:
-            return For(thread.name, threads, _with(own, sequence(*body)))
+        def run_of(*body: ir.Stmt) -> ir.For:
+            return ir.For(thread.name, threads, _with(own, sequence(*body)))
 
-        def move(body: Stmt) -> For:
-            return For(thread.name, threads, For(turn.name, run, each(moved, body)))
+        def move(body: ir.Stmt) -> ir.For:
+            return ir.For(thread.name, threads, ir.For(turn.name, run, each(moved, body)))
 
         element = scan.joined(own, loads(held, (thread, at)))
         parts, groups = self._parts(scan)
@@ -235,7 +215,7 @@ class BlockScan(Step):
             move(stores(held, spot, scan.join.values)),
             run_of(
                 stores(own, (), scan.neutral),
-                For(at.name, run, each(mine, element), scan.folds),
+                ir.For(at.name, run, each(mine, element), scan.folds),
                 stores(parts, (thread,), loads(own)),
             ),
             self._folded(scan),
@@ -246,14 +226,14 @@ class BlockScan(Step):
             body += [
                 run_of(
                     *self._begins(scan),
-                    For(at.name, run, each(mine, sequence(element, keep)), "carried"),
+                    ir.For(at.name, run, each(mine, sequence(element, keep)), "carried"),
                 ),
                 move(map_expressions(sequence(*scan.stores), left)),
             ]
-        other = Var.make(f"{self.axis}.h")
+        other = ir.Var.make(f"{self.axis}.h")
         total = scan.joined(scan.totals, loads(groups, (other,)))
-        body.append(For(other.name, groups[0].shape[0], total, scan.folds))
-        return For(
+        body.append(ir.For(other.name, groups[0].shape[0], total, scan.folds))
+        return ir.For(
             tile.name, ir.index(tiles), _with((*groups, *parts, *held), sequence(*body)), "carried"
         )
 
@@ -262,10 +242,10 @@ class BlockScan(Step):
         """Threads of a group: about as many as there are groups."""
         return 1 << (self.threads.bit_length() // 2)
 
-    def _own(self, scan: Scan) -> tuple[Buffer, ...]:
+    def _own(self, scan: Scan) -> tuple[ir.Buffer, ...]:
         return fields(scan.totals, "own", (), "reg")
 
-    def _parts(self, scan: Scan) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    def _parts(self, scan: Scan) -> tuple[tuple[ir.Buffer, ...], tuple[ir.Buffer, ...]]:
         """What every thread has folded, and every group of them."""
         threads, groups = ir.index(self.threads), ir.index(self.threads // self._group)
         return (
@@ -273,14 +253,14 @@ class BlockScan(Step):
             fields(scan.totals, f"{self.axis}_groups", (groups,), "shared"),
         )
 
-    def _begins(self, scan: Scan) -> list[Stmt]:
+    def _begins(self, scan: Scan) -> list[ir.Stmt]:
         """A thread joins what lies before its run."""
         own, (parts, groups) = self._own(scan), self._parts(scan)
         size = ir.index(self._group)
-        thread, other, near = (Var.make(f"{self.axis}.{n}") for n in "1hi")
+        thread, other, near = (ir.Var.make(f"{self.axis}.{n}") for n in "1hi")
         here = thread // size
 
-        def where(condition: Expr, values: tuple[Expr, ...]) -> Stmt:
+        def where(condition: ir.Expr, values: tuple[ir.Expr, ...]) -> ir.Stmt:
             chosen = (select(condition, v, n) for v, n in zip(values, scan.neutral))
             return scan.joined(own, tuple(chosen))
 
@@ -289,25 +269,25 @@ class BlockScan(Step):
         beside = where(near < thread % size, neighbours)
         return [
             stores(own, (), loads(scan.totals)),
-            For(other.name, groups[0].shape[0], before, scan.folds),
-            For(near.name, size, beside, scan.folds),
+            ir.For(other.name, groups[0].shape[0], before, scan.folds),
+            ir.For(near.name, size, beside, scan.folds),
         ]
 
-    def _folded(self, scan: Scan) -> Stmt:
+    def _folded(self, scan: Scan) -> ir.Stmt:
         """Each group of threads is folded."""
         own, (parts, groups) = self._own(scan), self._parts(scan)
-        group, near = (Var.make(f"{self.axis}.{n}") for n in "gi")
+        group, near = (ir.Var.make(f"{self.axis}.{n}") for n in "gi")
         size = ir.index(self._group)
         members = scan.joined(own, loads(parts, (group * size + near,)))
         folded = sequence(
             stores(own, (), scan.neutral),
-            For(near.name, size, members, scan.folds),
+            ir.For(near.name, size, members, scan.folds),
             stores(groups, (group,), loads(own)),
         )
-        return For(group.name, groups[0].shape[0], _with(own, folded))
+        return ir.For(group.name, groups[0].shape[0], _with(own, folded))
 
 
-def _with(buffers: tuple[Buffer, ...], body: Stmt) -> Stmt:
+def _with(buffers: tuple[ir.Buffer, ...], body: ir.Stmt) -> ir.Stmt:
     for buffer in reversed(buffers):
-        body = Alloc(buffer, body)
+        body = ir.Alloc(buffer, body)
     return body

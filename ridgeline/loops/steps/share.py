@@ -8,13 +8,7 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, loads
-from ridgeline.loops.build import (
-    free_vars,
-    map_expressions,
-    sequence,
-    substitute,
-    substitution,
-)
+from ridgeline.loops.build import free_vars, map_expressions, sequence, substitute, substitution
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Stmt, Store, Var
 from ridgeline.loops.steps.pad import is_guarded_read
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named

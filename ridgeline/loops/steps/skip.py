@@ -18,21 +18,6 @@ from typing import ClassVar
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import bounds
 from ridgeline.loops.build import affine, map_children, op, sequence, substitute
-from ridgeline.loops.ir import (
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Op,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 from ridgeline.loops.steps.regions import Ranges, loop_ranges
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
 
@@ -50,25 +35,25 @@ class Skip(Step):
     axes: tuple[str, ...]
     name: ClassVar[str] = "skip"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """Find the mask, follow what it hides, and guard every loop."""
         for axis in self.axes:
             loops_named(kernel, axis)
         return replace(kernel, body=self._by_case(kernel.body, frozenset()))
 
-    def _by_case(self, statement: Stmt, around: frozenset[str]) -> Stmt:
+    def _by_case(self, statement: ir.Stmt, around: frozenset[str]) -> ir.Stmt:
         """Go through the loops outside all scratch; a last block of rows is a case of its own."""
-        if isinstance(statement, For) and statement.name not in self.axes:
+        if isinstance(statement, ir.For) and statement.name not in self.axes:
             inner = self._by_case(statement.body, around | {statement.name})
             return replace(statement, body=inner)
-        cases = statement.body if isinstance(statement, Seq) else (statement,)
-        if not all(isinstance(case, If) for case in cases):
+        cases = statement.body if isinstance(statement, ir.Seq) else (statement,)
+        if not all(isinstance(case, ir.If) for case in cases):
             return self._skipped(statement, around)
         return sequence(
-            *(replace(c, body=self._by_case(c.body, around)) for c in cases if isinstance(c, If))
+            *(replace(c, body=self._by_case(c.body, around)) for c in cases if isinstance(c, ir.If))
         )
 
-    def _skipped(self, body: Stmt, around: frozenset[str]) -> Stmt:
+    def _skipped(self, body: ir.Stmt, around: frozenset[str]) -> ir.Stmt:
         masks = self._masks(body)
         hidden = _Hidden(self.axes, masks, loop_ranges(body))
         hidden.check(body)
@@ -76,52 +61,52 @@ class Skip(Step):
         seen = [_possible(body, mask, around | {first}) for mask in masks]
         guard = reduce(partial(op, "or"), dict.fromkeys(seen))
         for axis in self.axes:
-            here = substitute(guard, {Var.make(first): Var.make(axis)})
+            here = substitute(guard, {ir.Var.make(first): ir.Var.make(axis)})
             body = at_loops(body, axis, partial(_guarded, here, hidden))
         return body
 
-    def _masks(self, body: Stmt) -> list[Op]:
+    def _masks(self, body: ir.Stmt) -> list[ir.Op]:
         """The conditions under which the first loop stores something that is not hidden."""
-        loops = [s for s in ir.statements(body) if isinstance(s, For) and s.name == self.axes[0]]
+        loops = [s for s in ir.statements(body) if isinstance(s, ir.For) and s.name == self.axes[0]]
         found = dict.fromkeys(
             e.args[0]
             for loop in loops
             for s in ir.statements(loop)
-            if isinstance(s, Store)
+            if isinstance(s, ir.Store)
             for e in ir.subexpressions(s.value)
-            if isinstance(e, Op) and e.name == "select" and _number(e.args[2]) == _HIDDEN
+            if isinstance(e, ir.Op) and e.name == "select" and _number(e.args[2]) == _HIDDEN
         )
         if not found:
             raise ScheduleError(f"loop {self.axes[0]!r} stores no masked values")
-        masks = [m for m in found if isinstance(m, Op) and m.name in ("le", "lt")]
+        masks = [m for m in found if isinstance(m, ir.Op) and m.name in ("le", "lt")]
         if len(masks) < len(found):
             raise ScheduleError("a mask that is not a comparison of places")
         return masks
 
 
-def _guarded(guard: Expr, hidden: _Hidden, loop: For) -> Stmt:
-    seen = If(guard, loop.body)
-    if not any(isinstance(s, Store) and s.buffer.scope == "global" for s in ir.statements(loop)):
+def _guarded(guard: ir.Expr, hidden: _Hidden, loop: ir.For) -> ir.Stmt:
+    seen = ir.If(guard, loop.body)
+    if not any(isinstance(s, ir.Store) and s.buffer.scope == "global" for s in ir.statements(loop)):
         return replace(loop, body=seen)
-    unseen = If(op("not", guard), hidden.filled(loop.body))
+    unseen = ir.If(op("not", guard), hidden.filled(loop.body))
     return replace(loop, body=sequence(seen, unseen))
 
 
-def _possible(body: Stmt, mask: Op, kept: frozenset[str]) -> Expr:
+def _possible(body: ir.Stmt, mask: ir.Op, kept: frozenset[str]) -> ir.Expr:
     """A condition on the piece and on loops around the scratch, without which the mask is false."""
     for side, joined in zip(mask.args, ("or", "and")):
-        if isinstance(side, Op) and side.name == "min":  # the last row of a block, repeated
+        if isinstance(side, ir.Op) and side.name == "min":  # the last row of a block, repeated
             cases = [substitute(mask, {side: case}) for case in side.args]
-            return op(joined, *(_possible(body, c, kept) for c in cases if isinstance(c, Op)))
+            return op(joined, *(_possible(body, c, kept) for c in cases if isinstance(c, ir.Op)))
     ranges = loop_ranges(body)
     left, right = (affine(side) for side in mask.args)
     if left is None or right is None:
         raise ScheduleError("a mask whose places are not sums of loop variables")
-    low: Expr = ir.index(left.offset - right.offset)
+    low: ir.Expr = ir.index(left.offset - right.offset)
     for name in sorted({*left.strides, *right.strides}):
         factor = left.strides.get(name, 0) - right.strides.get(name, 0)
         if name in kept:
-            low = low + Var.make(name) * ir.index(factor)
+            low = low + ir.Var.make(name) * ir.index(factor)
         elif name in ranges:
             low = low + ir.index(min(factor * ranges[name][0], factor * ranges[name][1]))
         else:
@@ -132,13 +117,15 @@ def _possible(body: Stmt, mask: Op, kept: frozenset[str]) -> Expr:
 class _Hidden:
     """What scratch holds in hidden pieces: minus infinity or zero, by buffer."""
 
-    def __init__(self, axes: tuple[str, ...], masks: list[Op], ranges: Ranges) -> None:
+    def __init__(self, axes: tuple[str, ...], masks: list[ir.Op], ranges: Ranges) -> None:
         self.axes, self.masks, self.ranges = axes, masks, ranges
-        self.held: dict[Buffer, float] = {}
-        self.written: dict[Store, float] = {}  # to memory, when its turn came
-        self.reach: dict[Buffer, list[tuple[Expr, ...]]] = {}  # the places where pieces are stored
+        self.held: dict[ir.Buffer, float] = {}
+        self.written: dict[ir.Store, float] = {}  # to memory, when its turn came
+        self.reach: dict[
+            ir.Buffer, list[tuple[ir.Expr, ...]]
+        ] = {}  # the places where pieces are stored
 
-    def check(self, body: Stmt) -> None:
+    def check(self, body: ir.Stmt) -> None:
         """Follow all statements in order; refuse where something hidden would be seen."""
         for statement, inside in self._in_order(body, False):
             if inside:
@@ -146,25 +133,25 @@ class _Hidden:
             elif not all(self._is_beyond(load) for load in _loads(statement)):
                 raise ScheduleError("a masked row is also read outside the loops to be guarded")
 
-    def _is_beyond(self, load: Load) -> bool:
+    def _is_beyond(self, load: ir.Load) -> bool:
         """True for what lies behind all pieces, as the rest of a row that is not a whole piece."""
         if load.buffer not in self.held:
             return True
         places = zip(load.index, *self.reach[load.buffer])
         return any(self._comes_after(place, stored) for place, *stored in places)
 
-    def _comes_after(self, place: Expr, stored: list[Expr]) -> bool:
+    def _comes_after(self, place: ir.Expr, stored: list[ir.Expr]) -> bool:
         low, _ = bounds(place, self.ranges)
         return all(low > bounds(s, self.ranges)[1] for s in stored)
 
-    def _in_order(self, statement: Stmt, inside: bool) -> Iterator[tuple[Stmt, bool]]:
-        if isinstance(statement, Store | Reduce):
+    def _in_order(self, statement: ir.Stmt, inside: bool) -> Iterator[tuple[ir.Stmt, bool]]:
+        if isinstance(statement, ir.Store | ir.Reduce):
             yield statement, inside
             return
-        inside = inside or (isinstance(statement, For) and statement.name in self.axes)
-        children: list[Stmt] = []
+        inside = inside or (isinstance(statement, ir.For) and statement.name in self.axes)
+        children: list[ir.Stmt] = []
 
-        def note(child: Stmt) -> Stmt:
+        def note(child: ir.Stmt) -> ir.Stmt:
             children.append(child)
             return child
 
@@ -172,8 +159,8 @@ class _Hidden:
         for child in children:
             yield from self._in_order(child, inside)
 
-    def _settle(self, statement: Stmt) -> None:
-        if isinstance(statement, Reduce):
+    def _settle(self, statement: ir.Stmt) -> None:
+        if isinstance(statement, ir.Reduce):
             neutral = {"max": _HIDDEN, "sum": 0.0}.get(statement.monoid)
             values = [self._value(v) for v in statement.values]
             if statement.buffers[0].scope == "reg" and values != [neutral]:
@@ -181,7 +168,7 @@ class _Hidden:
                     return  # a sum of its own, for one element of the masked row
                 raise ScheduleError(f"what is hidden changes the {statement.monoid} of a row")
             return
-        assert isinstance(statement, Store)
+        assert isinstance(statement, ir.Store)
         if statement.buffer.scope == "reg":
             return
         value = self._value(statement.value)
@@ -195,26 +182,26 @@ class _Hidden:
             self.held[statement.buffer] = value
             self.reach.setdefault(statement.buffer, []).append(statement.index)
 
-    def filled(self, statement: Stmt) -> Stmt:
+    def filled(self, statement: ir.Stmt) -> ir.Stmt:
         """Loops that write to memory, writing what a hidden piece holds."""
-        if isinstance(statement, Store) and statement.buffer.scope == "global":
+        if isinstance(statement, ir.Store) and statement.buffer.scope == "global":
             value = ir.const(self.written[statement], statement.buffer.dtype)
             return replace(statement, value=value)
-        if isinstance(statement, For | Seq):
+        if isinstance(statement, ir.For | ir.Seq):
             return map_children(statement, self.filled)
         raise ScheduleError("a loop that writes to memory where it is hidden does nothing else")
 
-    def _is_copy(self, store: Store) -> bool:
+    def _is_copy(self, store: ir.Store) -> bool:
         """Scratch that holds an operand is not part of any row."""
-        return store.buffer.scope == "local" and isinstance(store.value, Load)
+        return store.buffer.scope == "local" and isinstance(store.value, ir.Load)
 
-    def _value(self, expr: Expr) -> float | None:
+    def _value(self, expr: ir.Expr) -> float | None:
         """What an expression is in a hidden piece, where that is known."""
-        if isinstance(expr, Load):
+        if isinstance(expr, ir.Load):
             return self.held.get(expr.buffer)
-        if isinstance(expr, Const):
+        if isinstance(expr, ir.Const):
             return _number(expr)
-        if not isinstance(expr, Op):
+        if not isinstance(expr, ir.Op):
             return None
         if expr.name == "select" and expr.args[0] in self.masks:
             return self._value(expr.args[2])
@@ -232,11 +219,11 @@ class _Hidden:
         return None
 
 
-def _number(expr: Expr) -> float | None:
-    if isinstance(expr, Op) and expr.name == "cast":
+def _number(expr: ir.Expr) -> float | None:
+    if isinstance(expr, ir.Op) and expr.name == "cast":
         return _number(expr.args[0])
-    return float(expr.value) if isinstance(expr, Const) else None
+    return float(expr.value) if isinstance(expr, ir.Const) else None
 
 
-def _loads(statement: Stmt) -> list[Load]:
-    return [e for e in ir.subexpressions(*ir.expressions(statement)) if isinstance(e, Load)]
+def _loads(statement: ir.Stmt) -> list[ir.Load]:
+    return [e for e in ir.subexpressions(*ir.expressions(statement)) if isinstance(e, ir.Load)]

@@ -9,20 +9,6 @@ from typing import ClassVar
 from ridgeline.errors import RidgelineError
 from ridgeline.loops import ir
 from ridgeline.loops.build import map_children, map_expressions, sequence, substitution
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Kernel,
-    Load,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 
 
 class ScheduleError(RidgelineError, ValueError):
@@ -36,21 +22,21 @@ class Step:
 
     name: ClassVar[str]
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: ir.Kernel) -> ir.Kernel:
         """The rewritten kernel."""
         raise NotImplementedError
 
 
-def at_loops(statement: Stmt, name: str, change: Callable[[For], Stmt]) -> Stmt:
+def at_loops(statement: ir.Stmt, name: str, change: Callable[[ir.For], ir.Stmt]) -> ir.Stmt:
     """Apply `change` to the outermost loops of a name."""
-    if isinstance(statement, For) and statement.name == name:
+    if isinstance(statement, ir.For) and statement.name == name:
         return change(statement)
     return map_children(statement, lambda child: at_loops(child, name, change))
 
 
-def loops_named(kernel: Kernel, name: str) -> list[For]:
+def loops_named(kernel: ir.Kernel, name: str) -> list[ir.For]:
     """The loops of one axis; refuses a name that the kernel does not have."""
-    everything = [s for s in ir.statements(kernel.body) if isinstance(s, For)]
+    everything = [s for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
     found = [loop for loop in everything if loop.name == name]
     if not found:
         known = ", ".join(dict.fromkeys(loop.name for loop in everything))
@@ -58,16 +44,16 @@ def loops_named(kernel: Kernel, name: str) -> list[For]:
     return found
 
 
-def free_name(kernel: Kernel, name: str, what: str) -> None:
+def free_name(kernel: ir.Kernel, name: str, what: str) -> None:
     """Refuse a scratch name that the kernel has already: the inner one would hide the outer."""
-    taken = {s.buffer.name for s in ir.statements(kernel.body) if isinstance(s, Alloc)}
+    taken = {s.buffer.name for s in ir.statements(kernel.body) if isinstance(s, ir.Alloc)}
     if name in taken or any(name == p.name for p in kernel.params):
         raise ScheduleError(f"{what} already, in {name!r}")
 
 
-def known_extent(loop: For) -> int:
+def known_extent(loop: ir.For) -> int:
     """The length of a loop that must be known before the kernel runs."""
-    if not isinstance(loop.extent, Const):
+    if not isinstance(loop.extent, ir.Const):
         raise ScheduleError(f"the length of loop {loop.name!r} is known only at run time")
     return int(loop.extent.value)
 
@@ -75,44 +61,46 @@ def known_extent(loop: For) -> int:
 # ---- scratch that grows an axis when a loop moves inside the place where it is allocated ---------
 
 
-def outside_scratch(loop: For) -> Stmt:
+def outside_scratch(loop: ir.For) -> ir.Stmt:
     """The loop moved inside the scratch that its body has, where it holds no other loop."""
     inside = list(ir.statements(loop.body))
-    if any(isinstance(s, For) for s in inside) or not any(isinstance(s, Alloc) for s in inside):
+    if any(isinstance(s, ir.For) for s in inside) or not any(
+        isinstance(s, ir.Alloc) for s in inside
+    ):
         return loop
     return _sunk(loop, loop.body)
 
 
-def _sunk(loop: For, body: Stmt) -> Stmt:
-    if isinstance(body, Seq):
+def _sunk(loop: ir.For, body: ir.Stmt) -> ir.Stmt:
+    if isinstance(body, ir.Seq):
         return sequence(*(_sunk(loop, part) for part in body.body))
-    if isinstance(body, Alloc):
+    if isinstance(body, ir.Alloc):
         old = body.buffer
         wide = replace(old, shape=(loop.extent, *old.shape))
-        return Alloc(wide, _sunk(loop, widened(body.body, old, wide, Var.make(loop.name))))
+        return ir.Alloc(wide, _sunk(loop, widened(body.body, old, wide, ir.Var.make(loop.name))))
     return replace(loop, body=body)
 
 
-def widened(statement: Stmt, old: Buffer, wide: Buffer, variable: Expr) -> Stmt:
+def widened(statement: ir.Stmt, old: ir.Buffer, wide: ir.Buffer, variable: ir.Expr) -> ir.Stmt:
     """Accesses of a scratch buffer that has grown a leading axis indexed by `variable`."""
     loads = {
-        e: Load.make(wide, (variable, *e.index))
+        e: ir.Load.make(wide, (variable, *e.index))
         for s in ir.statements(statement)
         for e in ir.subexpressions(*ir.expressions(s))
-        if isinstance(e, Load) and e.buffer == old
+        if isinstance(e, ir.Load) and e.buffer == old
     }
     replaced = map_expressions(statement, substitution(loads)) if loads else statement
 
-    def visit(current: Stmt) -> Stmt:
+    def visit(current: ir.Stmt) -> ir.Stmt:
         inner = map_children(current, visit)
-        if isinstance(inner, Store) and inner.buffer == old:
-            return Store(wide, (variable, *inner.index), inner.value)
-        if isinstance(inner, Reduce) and old in inner.buffers:
+        if isinstance(inner, ir.Store) and inner.buffer == old:
+            return ir.Store(wide, (variable, *inner.index), inner.value)
+        if isinstance(inner, ir.Reduce) and old in inner.buffers:
             buffers = tuple(wide if b == old else b for b in inner.buffers)
             # accumulators that move together share one index, which grows with the first of them
             grown = len(inner.index) == len(wide.shape)
             index = inner.index if grown else (variable, *inner.index)
-            return Reduce(buffers, index, inner.monoid, inner.values)
+            return ir.Reduce(buffers, index, inner.monoid, inner.values)
         return inner
 
     return visit(replaced)

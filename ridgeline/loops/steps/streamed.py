@@ -14,14 +14,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import (
-    map_buffers,
-    map_children,
-    op,
-    select,
-    sequence,
-    substitute,
-)
+from ridgeline.loops.build import map_buffers, map_children, op, select, sequence, substitute
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Seq, Stmt, Store, Var
 from ridgeline.loops.monoids import compensated_total
 from ridgeline.loops.steps.online import correction, folded_peak, relative_sums

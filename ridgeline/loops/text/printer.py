@@ -16,25 +16,6 @@ from collections.abc import Sequence
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.ir import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Hole,
-    If,
-    Kernel,
-    Load,
-    Mma,
-    Op,
-    Pipe,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)  # fmt: skip
 
 # ---- the notation shared with the parser: operators, precedences, names, literals ----------------
 
@@ -78,7 +59,7 @@ def unquoted(token: str) -> str:
 _NAME_SHARED, _NAME_LONG = 24, 100  # text lengths from which an expression gets a name of its own
 
 
-def print_kernel(kernel: Kernel) -> str:
+def print_kernel(kernel: ir.Kernel) -> str:
     """The text of a kernel."""
     sizes = f"[{', '.join(map(quoted, kernel.sizes))}]" if kernel.sizes else ""
     params = ", ".join(f"{_declaration(p, 'global')} @{p.slot}" for p in kernel.params)
@@ -88,12 +69,12 @@ def print_kernel(kernel: Kernel) -> str:
     return "\n".join([head, *printer.lines]) + "\n"
 
 
-def print_expr(expr: Expr) -> str:
+def print_expr(expr: ir.Expr) -> str:
     """The text of one expression, shared parts written out where they are used."""
     return _Texts([expr], [None], name_from=None).roots[0]
 
 
-def _declaration(buffer: Buffer, usual_scope: str) -> str:
+def _declaration(buffer: ir.Buffer, usual_scope: str) -> str:
     shape = ", ".join(_Texts([size], [dtypes.int64], None).roots[0] for size in buffer.shape)
     scope = "" if buffer.scope == usual_scope else f" {buffer.scope}"
     return f"{quoted(buffer.name)}: {buffer.dtype.name}[{shape}]{scope}"
@@ -102,35 +83,35 @@ def _declaration(buffer: Buffer, usual_scope: str) -> str:
 class _Printer:
     """Statements as lines; knows which buffer each name stands for."""
 
-    def __init__(self, buffers: dict[str, Buffer]) -> None:
+    def __init__(self, buffers: dict[str, ir.Buffer]) -> None:
         self.lines: list[str] = []
         self._buffers = buffers
 
-    def block(self, body: Stmt, depth: int) -> None:
+    def block(self, body: ir.Stmt, depth: int) -> None:
         """A body: the statements of a sequence stand below each other without further ado."""
-        if isinstance(body, Seq) and len(body.body) > 1:
+        if isinstance(body, ir.Seq) and len(body.body) > 1:
             for position, statement in enumerate(body.body):
                 self._statement(statement, depth, position == len(body.body) - 1)
         else:
             self._statement(body, depth, True)
 
-    def _statement(self, statement: Stmt, depth: int, last: bool) -> None:
-        if isinstance(statement, (For, If)):
+    def _statement(self, statement: ir.Stmt, depth: int, last: bool) -> None:
+        if isinstance(statement, (ir.For, ir.If)):
             self._compound(statement, depth)
-        elif isinstance(statement, Alloc):
+        elif isinstance(statement, ir.Alloc):
             self._alloc(statement, depth, last)
-        elif isinstance(statement, (Mma, Pipe)):
+        elif isinstance(statement, (ir.Mma, ir.Pipe)):
             self._line(depth, f"{_heading(statement)}:")
             self.block(statement.body, depth + 1)
-        elif isinstance(statement, Seq):
+        elif isinstance(statement, ir.Seq):
             self._line(depth, "seq:" if statement.body else "pass")
             for position, inner in enumerate(statement.body):
                 self._statement(inner, depth + 1, position == len(statement.body) - 1)
         else:
             self._write(statement, depth)
 
-    def _compound(self, statement: For | If, depth: int) -> None:
-        if isinstance(statement, If):
+    def _compound(self, statement: ir.For | ir.If, depth: int) -> None:
+        if isinstance(statement, ir.If):
             (guard,) = self._texts(depth, [statement.guard], [dtypes.bool_])
             self._line(depth, f"if {guard}:")
         else:
@@ -142,7 +123,7 @@ class _Printer:
             self._line(depth, f"for {quoted(statement.name)} < {extent}{axis}{kind}:")
         self.block(statement.body, depth + 1)
 
-    def _alloc(self, statement: Alloc, depth: int, last: bool) -> None:
+    def _alloc(self, statement: ir.Alloc, depth: int, last: bool) -> None:
         """The last statement of a block needs no indentation: its body is the rest of the block."""
         buffer = statement.buffer
         self._line(depth, f"alloc {_declaration(buffer, '')}{'' if last else ':'}")
@@ -153,10 +134,10 @@ class _Printer:
         if hidden is not None:
             self._buffers[buffer.name] = hidden
 
-    def _write(self, statement: Store | Reduce, depth: int) -> None:
-        stored = isinstance(statement, Store)
-        buffers = (statement.buffer,) if isinstance(statement, Store) else statement.buffers
-        values = (statement.value,) if isinstance(statement, Store) else statement.values
+    def _write(self, statement: ir.Store | ir.Reduce, depth: int) -> None:
+        stored = isinstance(statement, ir.Store)
+        buffers = (statement.buffer,) if isinstance(statement, ir.Store) else statement.buffers
+        values = (statement.value,) if isinstance(statement, ir.Store) else statement.values
         for buffer in buffers:
             self._check(buffer)
         expected: list[DType] = [dtypes.int64] * len(statement.index)
@@ -168,16 +149,16 @@ class _Printer:
         sign = "=" if stored else _join_symbol(statement)
         self._line(depth, f"{target}[{', '.join(index)}] {sign} {', '.join(right)}")
 
-    def _texts(self, depth: int, roots: Sequence[Expr], expected: Sequence[DType]) -> list[str]:
+    def _texts(self, depth: int, roots: Sequence[ir.Expr], expected: Sequence[DType]) -> list[str]:
         for node in ir.subexpressions(*roots):
-            if isinstance(node, Load):
+            if isinstance(node, ir.Load):
                 self._check(node.buffer)
         texts = _Texts(roots, expected, name_from=0)
         for name, text in texts.named:
             self._line(depth, f"let {name} = {text}")
         return texts.roots
 
-    def _check(self, buffer: Buffer) -> None:
+    def _check(self, buffer: ir.Buffer) -> None:
         if self._buffers.get(buffer.name) != buffer:
             raise ValueError(f"buffer {buffer.name!r} is used where it is not in scope")
 
@@ -185,22 +166,22 @@ class _Printer:
         self.lines.append("  " * depth + text)
 
 
-def _heading(statement: Mma | Pipe) -> str:
-    if isinstance(statement, Pipe):
+def _heading(statement: ir.Mma | ir.Pipe) -> str:
+    if isinstance(statement, ir.Pipe):
         return f"pipe {statement.stages}"
     return f"mma {quoted(statement.instruction)}"
 
 
-def _join_symbol(statement: Stmt) -> str:
-    assert isinstance(statement, Reduce)
+def _join_symbol(statement: ir.Stmt) -> str:
+    assert isinstance(statement, ir.Reduce)
     return JOIN_SYMBOLS.get(statement.monoid, f"{statement.monoid}=")
 
 
-def _precedence(expr: Expr) -> int:
-    if isinstance(expr, Op) and expr.name in INFIX:
+def _precedence(expr: ir.Expr) -> int:
+    if isinstance(expr, ir.Op) and expr.name in INFIX:
         return INFIX[expr.name][1]
-    if isinstance(expr, Op) and expr.name in PREFIX:
-        return ATOM if isinstance(expr.args[0], Const) else UNARY
+    if isinstance(expr, ir.Op) and expr.name in PREFIX:
+        return ATOM if isinstance(expr.args[0], ir.Const) else UNARY
     return ATOM
 
 
@@ -208,15 +189,15 @@ class _Texts:
     """The texts of some expressions, made bottom-up so that depth and sharing do no harm."""
 
     def __init__(
-        self, roots: Sequence[Expr], expected: Sequence[DType | None], name_from: int | None
+        self, roots: Sequence[ir.Expr], expected: Sequence[DType | None], name_from: int | None
     ) -> None:
         self.named: list[tuple[str, str]] = []
-        self._texts: dict[Expr, str] = {}
-        self._precedences: dict[Expr, int] = {}
+        self._texts: dict[ir.Expr, str] = {}
+        self._precedences: dict[ir.Expr, int] = {}
         nodes = ir.subexpressions(*roots)
         uses = Counter(child for node in nodes for child in ir.children(node))
         for node in nodes:
-            if isinstance(node, Const):
+            if isinstance(node, ir.Const):
                 continue
             text = self._text(node)
             long = len(text) > _NAME_LONG or (uses[node] > 1 and len(text) > _NAME_SHARED)
@@ -226,28 +207,28 @@ class _Texts:
                 self._precedences[node] = ATOM
             self._texts[node] = text
         self.roots = [
-            self._literal(root, dtype) if isinstance(root, Const) else self._texts[root]
+            self._literal(root, dtype) if isinstance(root, ir.Const) else self._texts[root]
             for root, dtype in zip(roots, expected)
         ]
 
-    def _literal(self, literal: Const, expected: DType | None) -> str:
+    def _literal(self, literal: ir.Const, expected: DType | None) -> str:
         return literal.text if literal.dtype is expected else f"{literal.text}:{literal.dtype.name}"
 
-    def _text(self, node: Expr) -> str:
-        if isinstance(node, Var):
+    def _text(self, node: ir.Expr) -> str:
+        if isinstance(node, ir.Var):
             return quoted(node.name)
-        if isinstance(node, Hole):
+        if isinstance(node, ir.Hole):
             return f"?{quoted(node.name)}:{node.dtype.name}"
-        if isinstance(node, Load):
+        if isinstance(node, ir.Load):
             index = ", ".join(
-                self._literal(i, dtypes.int64) if isinstance(i, Const) else self._texts[i]
+                self._literal(i, dtypes.int64) if isinstance(i, ir.Const) else self._texts[i]
                 for i in node.index
             )
             return f"{quoted(node.buffer.name)}[{index}]"
-        assert isinstance(node, Op)
+        assert isinstance(node, ir.Op)
         return self._operation(node)
 
-    def _operation(self, node: Op) -> str:
+    def _operation(self, node: ir.Op) -> str:
         precedence = self._precedences[node] = _precedence(node)
         if node.name in INFIX:
             symbol = INFIX[node.name][0]
@@ -261,14 +242,14 @@ class _Texts:
             return f"{node.dtype.name}({arguments})"
         return f"{f'as_{node.dtype.name}' if node.name == 'bitcast' else node.name}({arguments})"
 
-    def _operand(self, node: Op, position: int, least: int) -> str:
+    def _operand(self, node: ir.Op, position: int, least: int) -> str:
         operand = node.args[position]
-        if not isinstance(operand, Const):
+        if not isinstance(operand, ir.Const):
             text = self._texts[operand]
             return text if self._precedences.get(operand, ATOM) >= least else f"({text})"
         return self._literal(operand, self._implied(node, position))
 
-    def _implied(self, node: Op, position: int) -> DType | None:
+    def _implied(self, node: ir.Op, position: int) -> DType | None:
         """The type that the other operands give a literal at `position`, as the parser sees it."""
         if node.name in ("cast", "bitcast"):
             return None
@@ -276,6 +257,6 @@ class _Texts:
         if position < first:
             return dtypes.bool_
         for other, operand in enumerate(node.args[first:], first):
-            if not isinstance(operand, Const) or (other == first and position != first):
+            if not isinstance(operand, ir.Const) or (other == first and position != first):
                 return operand.dtype  # an expression, or a literal that had to name its type
         return None

@@ -15,15 +15,7 @@ from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.model.costs import SHORT_TYPES, Cost
 from ridgeline.profile.model.kernels import is_library, short_name, uses_tensor_cores
 from ridgeline.profile.occupancy import LIMITS, Occupancy, occupancy, waves
-from ridgeline.profile.rules.base import (
-    EXACT,
-    MODELLED,
-    Evidence,
-    Ledger,
-    Match,
-    per_step,
-    percent,
-)
+from ridgeline.profile.rules.base import EXACT, MODELLED, Evidence, Ledger, Match, per_step, percent
 from ridgeline.profile.rules.precision import joined
 from ridgeline.profile.trace.model import Ints
 

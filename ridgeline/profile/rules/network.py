@@ -9,14 +9,7 @@ import numpy as np
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.model.kernels import is_collective
-from ridgeline.profile.rules.base import (
-    EXACT,
-    Evidence,
-    Ledger,
-    Match,
-    per_step,
-    percent,
-)
+from ridgeline.profile.rules.base import EXACT, Evidence, Ledger, Match, per_step, percent
 from ridgeline.profile.trace.model import Ints
 
 _HOST_COLLECTIVES = ("gloo:", "mpi:")

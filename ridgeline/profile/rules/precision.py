@@ -8,13 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ridgeline.profile.analysis.facts import Facts
-from ridgeline.profile.model.costs import (
-    CONVOLUTIONS,
-    MATMULS,
-    SIXTEEN_BIT,
-    Cost,
-    product_sizes,
-)
+from ridgeline.profile.model.costs import CONVOLUTIONS, MATMULS, SIXTEEN_BIT, Cost, product_sizes
 from ridgeline.profile.model.kernels import is_double, uses_tensor_cores
 from ridgeline.profile.rules.base import (
     EXACT,
