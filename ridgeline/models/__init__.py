@@ -23,6 +23,7 @@ from ridgeline.models.lstm import LSTMLanguageModel
 from ridgeline.models.mlp import mlp
 from ridgeline.models.pretrained import Pretrained, read_config
 from ridgeline.models.resnet import ResNet, ResNetConfig, resnet18, resnet34, resnet50
+from ridgeline.models.sequences import EncoderDecoder
 from ridgeline.models.unet import UNet
 from ridgeline.models.vgg import VGG, vgg
 from ridgeline.models.vision import TextTower, TwoTowers, VisionModel
@@ -34,6 +35,7 @@ _TYPED: dict[str, type[Pretrained]] = {
 _SKELETONS: dict[str, type[Pretrained]] = {
     "language": LanguageModel, "encoder": TextEncoder, "vision": VisionModel,
     "text tower": TextTower, "two towers": TwoTowers,
+    "encoder-decoder": EncoderDecoder,
 }  # fmt: skip
 
 

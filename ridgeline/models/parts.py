@@ -115,6 +115,7 @@ class Parts:
     rotaries: tuple[Rotary | None, ...] = ()  # for each layer
     alibi_scale: float = 1.0
     relative: Relative | None = None
+    mel_bins: int = 0  # of sound, whose frames two convolutions join before the stack
     padding: int | None = None  # positions count tokens that are not this one
     image: Image | None = None
     types: int = 0  # kinds of text that an embedding tells apart

@@ -94,6 +94,13 @@ def slopes(heads: int) -> Turns:
     return np.array(powers + between, np.float32)
 
 
+def sinusoids(positions: int, width: int) -> Turns:
+    """Sines, then cosines, of positions at wavelengths in a geometric row."""
+    turns = frequencies(Rotary(width))
+    angles = np.arange(positions)[:, None] * turns.astype(np.float64)
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
+
+
 class RelativeBias(nn.Module):
     """A number for every head and distance between tokens; far ones share a bucket."""
 

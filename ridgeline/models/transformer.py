@@ -53,7 +53,7 @@ def seen(visible: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Attention in which several query heads may share a head of keys and values."""
 
-    def __init__(self, parts: Parts, source: int | None = None) -> None:
+    def __init__(self, parts: Parts) -> None:
         super().__init__()
         width, heads = parts.width, parts.heads
         if parts.head_size is None and width % heads:
@@ -67,8 +67,8 @@ class Attention(nn.Module):
             parts.query_bias if own is None else own for own in (parts.key_bias, parts.value_bias)
         ]
         self.query = nn.Linear(width, inner, parts.query_bias)
-        self.key = nn.Linear(source or width, shared, biases[0])
-        self.value = nn.Linear(source or width, shared, biases[1])
+        self.key = nn.Linear(width, shared, biases[0])
+        self.value = nn.Linear(width, shared, biases[1])
         self.output = nn.Linear(inner, width, parts.output_bias)
         self.normalised = "turned" if parts.norm_turned else parts.query_norm
         if parts.query_norm:
@@ -76,19 +76,15 @@ class Attention(nn.Module):
             self.key_norm = _query_norm(parts, self.shared_heads, size)
         self.clip, self.mix = parts.clip, Mixing(parts)
 
-    def forward(
-        self, x: Tensor, what: Pass, past: Past | None = None, source: Tensor | None = None
-    ) -> Tensor:
-        q, k, v = self.projected(x, x if source is None else source, what.rotation)
+    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
+        q, k, v = self.projected(x, what.rotation)
         mixed: Tensor = self.mix(q, *kept(k, v, what, past), what)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result
 
-    def projected(
-        self, x: Tensor, source: Tensor, turn: Rotation | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, x: Tensor, turn: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [batch, heads, length, size]."""
-        q, k, v = self.query(x), self.key(source), self.value(source)
+        q, k, v = self.query(x), self.key(x), self.value(x)
         if self.clip is not None:
             q, k, v = (t.clamp(-self.clip, self.clip) for t in (q, k, v))
         if self.normalised == "all":
@@ -101,6 +97,21 @@ class Attention(nn.Module):
         if self.normalised == "turned":
             q, k = self.query_norm(q), self.key_norm(k)
         return q, k, v
+
+
+class CrossAttention(Attention):
+    """Attention to another sequence, whose keys and values are unfolded once."""
+
+    def unfold(self, source: Tensor) -> Past:
+        """The keys and values of hidden states [batch, length, width]."""
+        made = (split(layer(source), self.shared_heads) for layer in (self.key, self.value))
+        return Past(*made)
+
+    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
+        assert past is not None
+        mixed = self.mix(split(self.query(x), self.heads), *past, what)
+        result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return result
 
 
 class LatentAttention(nn.Module):
@@ -201,7 +212,7 @@ def _query_norm(parts: Parts, heads: int, size: int) -> nn.Module:
 class Block(nn.Module):
     """Attention and a feed-forward layer, each added to what goes in and normalised."""
 
-    def __init__(self, parts: Parts, layer: int = 0, source: int | None = None) -> None:
+    def __init__(self, parts: Parts, layer: int = 0, cross: bool = False) -> None:
         super().__init__()
         latent = parts.latent
         self.attention = Attention(parts) if latent is None else LatentAttention(parts, latent)
@@ -216,14 +227,14 @@ class Block(nn.Module):
             self.feed_forward_norm = norm(parts)
         if self.form == "sandwich":
             self.attention_after, self.feed_forward_after = norm(parts), norm(parts)
-        if source is not None:
-            self.cross, self.cross_norm = Attention(parts, source), norm(parts)
+        if cross:
+            self.cross, self.cross_norm = CrossAttention(parts), norm(parts)
         if parts.layer_scale:
             self.attention_scale = nn.Parameter(ones((parts.width,)))
             self.feed_forward_scale = nn.Parameter(ones((parts.width,)))
 
     def forward(self, x: Tensor, what: Pass, past: Past | None = None, *cross: Any) -> Tensor:
-        """`cross` is, for blocks that look at another text, its states, pass and cache."""
+        """`cross` is, for blocks that look at another sequence, a pass, its keys and values."""
         if self.form.startswith("parallel"):
             first = self.attention_norm(x)
             second = first if self.form == "parallel" else self.feed_forward_norm(x)
@@ -232,8 +243,7 @@ class Block(nn.Module):
             return both
         x = self._added("attention", x, what, past)
         if cross:
-            source, other, kept_source = cross
-            x = self._added("cross", x, other, kept_source, source)
+            x = self._added("cross", x, *cross)
         return self._added("feed_forward", x)
 
     def _added(self, name: str, x: Tensor, *rest: Any) -> Tensor:

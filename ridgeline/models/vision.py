@@ -10,7 +10,7 @@ from ridgeline.models.families import FAMILIES
 from ridgeline.models.feed_forward import feed_forward
 from ridgeline.models.norms import norm
 from ridgeline.models.parts import Image, Parts
-from ridgeline.models.transformer import Attention, Block, Pass, initialise, seen
+from ridgeline.models.transformer import Block, CrossAttention, Pass, initialise, seen
 from ridgeline.tensors.public import arange, cat, zeros
 from ridgeline.tensors.tensor import Tensor
 
@@ -21,12 +21,12 @@ class ProbePooling(nn.Module):
     def __init__(self, parts: Parts) -> None:
         super().__init__()
         self.probe = nn.Parameter(zeros((1, 1, parts.width)))
-        self.attention, self.norm = Attention(parts), norm(parts)
+        self.attention, self.norm = CrossAttention(parts), norm(parts)
         self.feed_forward = feed_forward(parts)
 
     def forward(self, x: Tensor) -> Tensor:
         probe = self.probe.expand((x.shape[0], 1, x.shape[2]))
-        found = self.attention(probe, Pass(), None, x)
+        found = self.attention(probe, Pass(), self.attention.unfold(x))
         result: Tensor = (found + self.feed_forward(self.norm(found)))[:, 0]
         return result
 

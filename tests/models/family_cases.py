@@ -210,3 +210,33 @@ IMAGES: list[tuple[str, str, dict[str, Any], str]] = [
     ("siglip_text_model", "SiglipTextModel", _TEXT, "text"),
     ("siglip", "SiglipModel", _TOWERS, "both"),
 ]
+
+
+def _bart(**settings: Any) -> dict[str, Any]:
+    return {
+        "vocab_size": WORDS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 48, "max_position_embeddings": 32, "init_std": 0.3, "pad_token_id": 0,
+        "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3,
+        "forced_eos_token_id": None, **settings,
+    }  # fmt: skip
+
+
+_T5 = {
+    "vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4,
+    "decoder_start_token_id": 0, "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 10,
+}  # fmt: skip
+_WHISPER = {"num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 16}
+# the type of the model, its class, its settings
+SEQUENCES: list[tuple[str, str, dict[str, Any]]] = [
+    ("t5", "T5ForConditionalGeneration", _T5),
+    ("t5", "T5ForConditionalGeneration", _T5 | {"feed_forward_proj": "gated-gelu"}),
+    ("t5", "T5EncoderModel", _T5),
+    ("t5", "T5Model", _T5),
+    ("bart", "BartForConditionalGeneration", _bart(scale_embedding=True)),
+    ("mbart", "MBartForConditionalGeneration", _bart()),
+    ("marian", "MarianMTModel", _bart(scale_embedding=True)),
+    ("pegasus", "PegasusForConditionalGeneration", _bart()),
+    ("whisper", "WhisperForConditionalGeneration", _bart(**_WHISPER)),
+]

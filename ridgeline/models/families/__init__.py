@@ -5,6 +5,7 @@ from __future__ import annotations
 from ridgeline.models.families.decoders import DECODERS
 from ridgeline.models.families.encoders import ENCODERS
 from ridgeline.models.families.family import Family
+from ridgeline.models.families.sequences import SEQUENCES
 from ridgeline.models.families.vision import VISION
 
-FAMILIES: dict[str, Family] = {**DECODERS, **ENCODERS, **VISION}
+FAMILIES: dict[str, Family] = {**DECODERS, **ENCODERS, **VISION, **SEQUENCES}

@@ -31,6 +31,10 @@ FORMS: dict[str, dict[str, str]] = {
         "ForImageClassificationWithTeacher": "taught classes",
         "VisionModelWithProjection": "projection",
     },
+    "encoder-decoder": {
+        "ForConditionalGeneration": "words", "MTModel": "words", "Model": "states",
+        "EncoderModel": "encoder states",
+    },
     "text tower": {"TextModel": "states", "TextModelWithProjection": "projection"},
     "two towers": {"Model": "similarities"},
 }  # fmt: skip
@@ -52,6 +56,7 @@ class Family:
     prefix: str = "model."
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     group: str = ""  # where in a file these settings may be inside others
+    encoder: Mapping[str, Any] = field(default_factory=dict)  # what an encoder beside it differs in
 
     @property
     def forms(self) -> dict[str, str]:
@@ -68,8 +73,8 @@ class Family:
             )
         return named[0], self.forms[named[0]]
 
-    def described(self, settings: Settings) -> Parts:
-        """The parts of a model with these settings."""
+    def described(self, settings: Settings, encoder: bool = False) -> Parts:
+        """The parts of a model with these settings, or those of the encoder beside it."""
         inner = settings.values.get(self.group)
         settings = settings if inner is None else settings.group(self.group)
         for name, allowed in self.fixed.items():
@@ -78,7 +83,7 @@ class Family:
                 raise settings.refused(name, value, allowed)
         values = {
             name: resolved(value, _ANNOTATIONS[name], settings)
-            for name, value in self.parts.items()
+            for name, value in {**self.parts, **(self.encoder if encoder else {})}.items()
         }
         return Parts(**values)
 
