@@ -90,12 +90,18 @@ from ridgeline.tensors.autocast import (
     is_autocast_enabled as is_autocast_enabled,
 )
 from ridgeline.tensors.creation import as_tensor as as_tensor, from_numpy as from_numpy
+from ridgeline.tensors.foreach import foreach
 from ridgeline.tensors.handle import Size as Size
 from ridgeline.tensors.namespace import (
     get_default_dtype as get_default_dtype,
     is_tensor as is_tensor,
     result_type as result_type,
     set_default_dtype as set_default_dtype,
+)
+from ridgeline.tensors.sparse import (
+    sparse_coo_tensor as sparse_coo_tensor,
+    sparse_csr_tensor as sparse_csr_tensor,
+    spmm as spmm,
 )
 from ridgeline.tensors.tensor import Tensor as Tensor, tensor as tensor
 from ridgeline.tensors.typed import set_default_tensor_type as set_default_tensor_type
@@ -117,7 +123,7 @@ _SUBMODULES = frozenset((
     "accelerator", "amp", "array_api", "backends", "compiling", "cuda", "data", "distributed",
     "distributions", "fft", "func", "hub", "learn", "linalg", "masked", "models",
     "multiprocessing", "nn", "optim", "profile", "profiler", "random", "serialization", "signal",
-    "special", "train", "utils", "version", "vision",
+    "sparse", "special", "testing", "train", "utils", "version", "vision",
 ))  # fmt: skip
 # what loads on first use, by the module that has it
 _HOMES = {
@@ -196,7 +202,7 @@ if TYPE_CHECKING:
 
 _unknown = module_paths.unknown(__name__)
 _OWN = frozenset((
-    "Any", "ModuleType", "TYPE_CHECKING", "annotations", "dispatch", "importlib", "math",
+    "Any", "ModuleType", "TYPE_CHECKING", "annotations", "dispatch", "foreach", "importlib", "math",
     "module_paths", "partial", "typed", "upcalls",
 ))  # fmt: skip
 _PUBLIC = {
@@ -213,6 +219,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
+    if name.startswith("_foreach_") and (each := foreach(name)) is not None:
+        return each
     return _unknown(name)
 
 

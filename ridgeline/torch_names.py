@@ -10,8 +10,6 @@ import sys
 # torch's names (or all that begin so) that are not here, and why; the longest that fits counts
 REASONS = {
     "distributed": "a program here is one process: distributed.is_available() is False",
-    "nn.parallel.DistributedDataParallel": "a program here is one process",
-    "distributed.rpc": "a program here is one process",
     "nested": "tensors of several lengths are packed sequences: nn.utils.rnn",
     "jagged": "tensors of several lengths are packed sequences: nn.utils.rnn",
     "onnx": "models are not exported to ONNX",
@@ -23,7 +21,6 @@ REASONS = {
     "_dynamo": "torch's own compiler is not here; see jit",
     "_inductor": "torch's own compiler is not here; see jit",
     "_C": "torch's own C++ parts are not here",
-    "_foreach": "an optimizer's update is one program: write it tensor by tensor",
     "mps": "there is no Metal device here",
     "xpu": "there is no device of that kind here",
     "npu": "there is no device of that kind here",

@@ -40,11 +40,11 @@ LAYERS = (
     "autograd",
     "interop",
     "kernel",
-    "random fft linalg masked signal special array_api cuda backends distributed "
+    "random fft linalg masked signal sparse special array_api cuda backends distributed "
     "multiprocessing profiler",
     "nn distributions",
     "optim data serialization func compiling accelerator",
-    "amp hub utils version",
+    "amp hub utils version testing",
     "vision",
     "as_torch standins",
     "models learn",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ridgeline.errors import RidgelineError
 from ridgeline.nn.module import Module
 
 
@@ -40,10 +40,11 @@ def data_parallel(
 
 
 class DistributedDataParallel(DataParallel):
-    """Refused: there is one process here."""
+    """The module in a group of one process: its gradients are those of all."""
 
     def __init__(self, module: Module, device_ids: Any = None, **options: Any) -> None:
-        raise RidgelineError(
-            "a model cannot be shared out over processes",
-            help="ask distributed.is_available() first, or train in one process",
-        )
+        super().__init__(module, device_ids)
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """A block in which gradients are not joined; those of one process never are."""
+        return nullcontext()

@@ -39,6 +39,7 @@ from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import Mark, here, stamp
 from ridgeline.graph.placement import placed
 from ridgeline.graph.sizes import SizeExpr
+from ridgeline.layouts import strided
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
@@ -46,6 +47,7 @@ from ridgeline.record import recorder
 from ridgeline.record.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
+from ridgeline.record.upcalls import upcalls
 from ridgeline.record.values import owned, read, write
 from ridgeline.runtime.buffer import check_device
 from ridgeline.tensors import subscripts
@@ -67,6 +69,10 @@ _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
 _TYPES = (type, np.dtype)  # of Python's and NumPy's, where a body takes an element type
 _SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
+
+
+class SparseOperand(Exception):
+    """A sparse tensor where a dense one stands in most calls: `sparse.py` takes over."""
 
 
 class Operands:
@@ -97,6 +103,8 @@ class Operands:
             return [self.take(v) for v in value]
         if isinstance(value, _TYPES):
             return dtypes.from_type(value) or value
+        if getattr(value, "layout", strided) is not strided:
+            raise SparseOperand
         return value
 
     def retake(self, value: Any) -> Any:
@@ -239,7 +247,10 @@ def make_function(entry: Entry) -> Callable[..., Any]:
                 args = _with_starred(body, starred, args, kwargs)
             if "out" in kwargs and "out" not in names:
                 return written_into(kwargs.pop("out"), function(*args, **kwargs), name)
-        values, named = operands.nodes(args, kwargs)
+        try:
+            values, named = operands.nodes(args, kwargs)
+        except SparseOperand:
+            return upcalls.sparse(name, args, kwargs)
         if strict:
             check_strict(name, strict, values, named)
         if modes.autocast:
