@@ -14,7 +14,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.elementwise import add, apply, full_like, mul, select, sub
 from ridgeline.ops.movement import broadcast, pad, reshape, slice_
 from ridgeline.ops.scan import SCAN, linear_scan, scan, shifted
@@ -29,15 +29,20 @@ def blocked_scan(current: Node, inputs: Sequence[Node]) -> Node | None:
     length = kind.shape[attrs.axis]
     if kind.dtype is not dtypes.float64 or kind.device != "cpu":
         return None
-    if not isinstance(length, int) or length <= _SHORT:
+    if _is_short(length):
         return None
     if current.op is not SCAN:
         return _recurrence(inputs[0], inputs[1], attrs.axis, attrs.reverse)
     return _log_sums(inputs[0], attrs.axis, attrs.reverse) if attrs.monoid == "logaddexp" else None
 
 
+def _is_short(length: Size) -> bool:
+    """True where the longest that an axis can be is scanned one after the other."""
+    return bounds(length)[1] <= _SHORT
+
+
 def _log_sums(a: Node, axis: int, reverse: bool) -> Node:
-    if a.shape[axis] <= _SHORT:
+    if _is_short(a.shape[axis]):
         return scan(a, "logaddexp", axis, reverse)
     inner = scan(_in_blocks(a, axis, reverse, -np.inf), "logaddexp", axis + 1, reverse)
     ends = _log_sums(_ends(inner, axis, reverse), axis, reverse)
@@ -54,7 +59,7 @@ def _log_add(a: Node, b: Node) -> Node:
 
 
 def _recurrence(a: Node, b: Node, axis: int, reverse: bool) -> Node:
-    if a.shape[axis] <= _SHORT:
+    if _is_short(a.shape[axis]):
         return linear_scan(a, b, axis, reverse)
     factors, terms = _in_blocks(a, axis, reverse, 1.0), _in_blocks(b, axis, reverse, 0.0)
     inner = linear_scan(factors, terms, axis + 1, reverse)
@@ -69,11 +74,12 @@ def _recurrence(a: Node, b: Node, axis: int, reverse: bool) -> Node:
 
 def _in_blocks(a: Node, axis: int, reverse: bool, fill: float) -> Node:
     """The axis as one that counts blocks and one inside a block; what is missing is filled up."""
-    missing = -a.shape[axis] % _BLOCK
+    length = a.shape[axis]
+    missing = (length + _BLOCK - 1) // _BLOCK * _BLOCK - length
     margin = tuple(missing if d == axis else 0 for d in range(len(a.shape)))
     none = (0,) * len(a.shape)
     low, high = (margin, none) if reverse else (none, margin)
-    full = pad(a, low, high, value=fill) if missing else a
+    full = a if isinstance(missing, int) and not missing else pad(a, low, high, value=fill)
     return reshape(full, _cut(full.shape, axis))
 
 

@@ -187,6 +187,42 @@ def test_recurrences_of_doubles(tier: str, kind: str) -> None:
         assert abs(found[place] - should.value) <= should.bound(DOUBLE)
 
 
+@pytest.mark.parametrize("tier", TIERS)
+def test_running_log_sums_of_any_length(tier: str) -> None:
+    """One program for lengths that are not known, in both directions."""
+
+    def both(x: rl.Tensor) -> tuple[rl.Tensor, rl.Tensor]:
+        return x.logcumsumexp(0), x.flip(0).logcumsumexp(0)
+
+    rng = np.random.default_rng(2)
+    with rl.config.override(tier=tier):
+        running = rl.jit(both, dynamic=True)
+        for n in (700, 2, 7, 8, 9, 63, 65, 1_003, 20_001):
+            row = rng.standard_normal(n) * 1e-3 + 1
+            for values, found in zip((row, row[::-1]), running(rl.tensor(row))):
+                should = np.log(np.cumsum(np.exp(values.astype(np.longdouble))))
+                error = np.abs(found.numpy() - should).max()
+                assert error <= (np.log2(n) + 8 + float(should[-1])) * DOUBLE
+    assert running.traces <= 3
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_recurrences_of_any_length(tier: str, kind: str) -> None:
+    @rl.jit(dynamic=True)
+    def gradient(ones: rl.Tensor, terms: rl.Tensor) -> rl.Tensor:
+        return rl.autograd.grad((ones.cumprod(0) * terms).sum(), [ones])[0]
+
+    with rl.config.override(tier=tier):
+        for n in (500, 9, 3_001):
+            terms = KINDS[kind](np.random.default_rng(1), n, DOUBLE)
+            ones = rl.ones(n, dtype=rl.float64, requires_grad=True)
+            found = gradient(ones, rl.tensor(terms)).numpy()
+            for place in (0, 1, n // 2):
+                should = exact(terms[place:])
+                assert abs(found[place] - should.value) <= should.bound(DOUBLE)
+
+
 def _are_as_good_as_torchs(form: Form, tier: str, seeds: int, shapes: Shapes) -> None:
     for kind, (shape, axis) in product(DATA, shapes):
         found = ratios(form, DATA[kind], shape, axis, tier, seeds)
