@@ -83,6 +83,7 @@ from ridgeline.record.modes import (
     set_grad_enabled as set_grad_enabled,
 )
 from ridgeline.record.upcalls import upcalls
+from ridgeline.tape import tape_recorder as _tape_recorder
 from ridgeline.tensors import dispatch as dispatch, typed
 from ridgeline.tensors.autocast import (
     autocast as autocast,

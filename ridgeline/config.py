@@ -54,6 +54,7 @@ class Config:
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
     verify: bool = False  # check the form of what every pass of the compiler gives
     background: bool = True  # compile beside the program, which is interpreted meanwhile
+    tape: bool = True  # match public calls of undecorated code against those recorded before
     announce: bool = True  # say on stderr what is being compiled where that takes long
     passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out
 
@@ -180,6 +181,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "passes_until": _check_name,
     "announce": _check_flag,
     "background": _check_flag,
+    "tape": _check_flag,
     "verify": _check_flag,
 }
 

@@ -35,6 +35,7 @@ LAYERS = (
     "functions",
     "execution",
     "tensors",
+    "tape",
     "settings",
     "tracing",
     "autograd",

@@ -127,6 +127,7 @@ def _watcher(watches: Sequence[Watch], mode: int) -> Watcher:
 def _hooked(hooked: Watch | Extra | None, cotangent: Node, mode: int) -> Node:
     """A gradient after the hooks of a tensor."""
     for hook in list(hooked.hooks.values()) if hooked is not None else ():
+        recorder.lose()
         replaced = called(hook)(wrap(cotangent, mode))
         if replaced is not None:
             cotangent = read(replaced)
@@ -142,6 +143,7 @@ def _look(tensors: Sequence[Tensor], phase: str) -> None:
     modes.anomaly.phase = "forward"
 
 
+@recorder.taped
 def backward(
     tensors: Tensor | Sequence[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -226,6 +228,7 @@ def _accumulate(
         final = _hooked(owner._extra, total, mode) if owner.is_leaf else total
         _add_gradient(owner, final, create_graph)
         for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
+            recorder.lose()
             called(hook)(owner)
     return totals
 
@@ -244,6 +247,7 @@ def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node
 def _add_gradient(owner: Tensor, gradient: Node, create_graph: bool) -> None:
     """Accumulate into `.grad`: in place where there is one, as torch does."""
     before = owner.grad
+    recorder.accumulating(owner, before)
     if before is None:
         owner.grad = wrap(gradient, GRAPH) if create_graph else wrap(owned(gradient), CUT)
     elif create_graph:
@@ -253,6 +257,7 @@ def _add_gradient(owner: Tensor, gradient: Node, create_graph: bool) -> None:
             write(before, add_nodes(read(before), gradient), CUT, "accumulating a gradient")
 
 
+@recorder.taped
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],

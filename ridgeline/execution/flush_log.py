@@ -23,12 +23,13 @@ from typing import Literal, NamedTuple
 from ridgeline.atomic import Block, Switch
 from ridgeline.graph.origins import is_inside, line_of, short_path
 
-Program = Literal["interpreted", "new", "found"]
+Program = Literal["interpreted", "new", "found", "matched"]
 MOST_KEPT = 256  # flushes of a thread that `explain_last` can tell of
 _MEANINGS = {
     "interpreted": "interpreted by NumPy",
     "new": "compiled, or loaded from the disk cache",
     "found": "found, compiled before",
+    "matched": "matched by a tape, nothing recorded",
 }
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 

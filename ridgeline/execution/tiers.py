@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from time import perf_counter
@@ -194,6 +195,39 @@ _Place = tuple[int, int | None]  # a node of an order, or an output of one
 _kept: Recent[Structure, tuple[_Place, ...]] = Recent(MOST_STRUCTURES)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A piece that came before, for work that is known to be the same."""
+
+    piece: _Piece
+    devices: tuple[str, ...]  # of the results
+    ops: int
+
+    def ready(self) -> bool:
+        """True where there is a program for it."""
+        return self._program(_settings()) is not None
+
+    def _program(self, settings: _Settings) -> Runnable | None:
+        piece = self.piece
+        own = piece.programs.get(settings)
+        if own is None and piece.seen + 1 != _OFTEN:  # then it gets one of its own
+            return piece.general.get(settings)
+        return own
+
+    def run(self, inputs: Sequence[Any], reason: str) -> list[Any]:
+        """The memory of the results, for that of the inputs."""
+        began = perf_counter()
+        program = self._program(_settings())
+        assert program is not None, "somebody asked whether it is there"
+        self.piece.seen += 1
+        results = program.run(inputs)
+        for place, (device, buffer) in enumerate(zip(self.devices, results)):
+            if buffer.borrowed:
+                results[place] = space(device).copy(buffer)
+        flush_log.note(reason, self.devices[0], self.ops, "matched", began, began)
+        return results
+
+
 class Matched:
     """Recorded work, what is known of its structure, and its program if it came before."""
 
@@ -236,6 +270,11 @@ class Matched:
         for node, buffer in zip(self.wanted, results):
             node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
         self._note(kind, started)
+
+    def again(self) -> Known:
+        """The work as it may come again, over other memory."""
+        places = tuple([node.type.device for node in self.wanted])
+        return Known(self.piece, places, len(self.order))
 
     def _whole(self) -> Graph:
         """The graph with backward passes and calls written out."""

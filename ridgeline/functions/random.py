@@ -33,6 +33,7 @@ from ridgeline.ops.elementwise import (
 from ridgeline.ops.math import cos, log, sin, sqrt
 from ridgeline.ops.movement import reshape, stretch
 from ridgeline.ops.random import blocks, random_bits
+from ridgeline.record import recorder
 from ridgeline.record.modes import modes
 from ridgeline.record.turns import in_turn_of
 from ridgeline.runtime.buffer import HostBuffer, require
@@ -123,7 +124,14 @@ class Generator:
             return capture.random_blocks(self, count)
         if not 0 <= int(count) < _MOST_BLOCKS:  # before the stream moves on
             raise ShapeError(f"cannot draw so many numbers at once: {count} blocks of four")
-        return word(self._seed), word(self.skip(int(count)))
+        seed, place = recorder.drawn(self, int(count))
+        key, offset = word(seed), word(place)
+        recorder.drew(self, int(count), key, offset)
+        return key, offset
+
+    def advance(self, count: int) -> tuple[int, int]:
+        """Move on by some blocks: the seed, and where it stood before."""
+        return self._seed, self.skip(count)
 
 
 def _checked_state(state: Any) -> tuple[int, int]:

@@ -29,6 +29,7 @@ class _Running(threading.local):
     """The path of the nn.Module that runs in this thread, such as encoder.3.fc1."""
 
     module_path: str = ""
+    replayed: Mark | None = None  # the line of a call that is made once more
 
 
 running = _Running()
@@ -81,6 +82,8 @@ def user_line() -> str:
 
 def here(depth: int = 2) -> Mark | None:
     """The mark of the line of user code that is running now."""
+    if running.replayed is not None:
+        return running.replayed
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code

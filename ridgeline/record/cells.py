@@ -12,7 +12,7 @@ import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
@@ -70,6 +70,13 @@ class Rare:
         self.left = 0  # the epoch at which a tensor was last given other memory than this
 
 
+class Deferred(Protocol):
+    """Calls that were matched and not made: see `tape/run.py`."""
+
+    def leave(self) -> None:
+        """Make them: every cell that they gave has its node then."""
+
+
 class Track:
     """How one family of handles on a cell stands to differentiation."""
 
@@ -88,14 +95,27 @@ class Track:
 class Cell(Track):
     """One piece of memory: its value as a node, and how often it was written."""
 
-    __slots__ = ("node", "version")
+    __slots__ = ("node", "run", "slot", "types", "version")
+
+    node: Node  # there is none while the cell is a result of deferred calls of a tape
+    run: Deferred | None  # the calls since the last flush, of which it is a result
+    slot: int  # its number among these
+    types: tuple[TensorType, ...] | None  # of the value while there is no node
 
     def __init__(self, value: Node, mode: int, capture: RunningCapture | None) -> None:
         self.node = value
+        self.run = self.types = None
         self.version = 0
         self.mode = mode
         self.rare = None
         self.capture = capture
+
+    def __getattr__(self, name: str) -> Any:
+        """The node, where there was none: the calls that give it are made in earnest."""
+        if name == "node" and self.run is not None:
+            self.run.leave()
+            return object.__getattribute__(self, "node")
+        raise AttributeError(f"a cell has no {name!r}")
 
     def set(self, value: Node) -> None:
         """Write a new value."""

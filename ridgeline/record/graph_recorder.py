@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, starmap
 from operator import attrgetter, is_
+from typing import Any, TypeAlias
 
 from ridgeline.atomic import Change, apply, at_fork
 from ridgeline.errors import RidgelineError
@@ -18,12 +19,13 @@ from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant, twin
 from ridgeline.record.captures import Donated
 from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf
 from ridgeline.record.modes import modes
-from ridgeline.record.numbers import forget_lifted
-from ridgeline.record.upcalls import upcalls
+from ridgeline.record.numbers import lifted_since_flush
+from ridgeline.record.upcalls import Match, upcalls
 
 MOST_PENDING = 8192  # recorded ops after which a flush happens by itself
 MOST_HELD = 1 << 30  # bytes of new data kept alive by recorded work after which it happens too
 
+Drawn: TypeAlias = Sequence[tuple[Any, Any]]
 _lock = threading.RLock()
 
 
@@ -40,17 +42,42 @@ class GraphRecorder:
     """The work of one thread: cells whose nodes are not computed yet, in program order."""
 
     __slots__ = (
-        "_held_bytes", "_most_listed", "_most_tracked", "_pending", "_recorded", "_tracked",
+        "_held_bytes", "_most_listed", "_most_tracked", "_recorded", "_tracked", "drawn", "pending",
+        "piled_up", "ran",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self._pending: list[weakref.ref[Cell]] = []
+        self.pending: list[weakref.ref[Cell]] = []
         # and cells computed with their graph, for a backward pass to let go of it
         self._tracked: list[weakref.ref[Cell]] = []
         self._most_tracked = 1 << 8
         # how much has piled up since the last flush
         self._held_bytes = self._recorded = 0
         self._most_listed = 1 << 14
+        # the memory of seeds and offsets of random numbers that were drawn since then
+        self.drawn: list[tuple[Any, Any]] = []
+        # of whoever records through this recorder: much has piled up, and a flush ran a match
+        self.piled_up: Callable[[str], None] = self.flush
+        self.ran: Callable[[Match, Mapping[Cell, Node], Sequence[Node], Drawn], None] | None = None
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """A public function is called."""
+        return function(*args, **named)
+
+    def drew(self, generator: object, count: int, key: Node, offset: Node) -> None:
+        """Random numbers were drawn: some blocks of a stream, from this place on."""
+        self.drawn.append((key.buffer, offset.buffer))
+
+    def accumulating(self, owner: Any, before: Any) -> None:
+        """A backward pass is about to add to the gradient of a variable."""
+
+    def settle(self, cell: Cell) -> None:
+        """How a cell stands to differentiation is about to change, or its memory."""
+
+    def lose(self) -> None:
+        """What happens until the next flush cannot be foreseen, such as by a hook."""
 
     def record(self, cell: Cell) -> None:
         """A cell was given a value that is not computed yet."""
@@ -59,25 +86,25 @@ class GraphRecorder:
         if modes.eager:
             self.compute([cell])
             return
-        pending = self._pending
+        pending = self.pending
         pending.append(weakref.ref(cell))
         if cell.mode != GRAPH:  # tracked work keeps its history anyway: a flush would free nothing
             self._recorded += 1
             if self._recorded >= MOST_PENDING:
-                self.flush(f"{MOST_PENDING} ops had been recorded")
+                self.piled_up(f"{MOST_PENDING} ops had been recorded")
         if len(pending) > self._most_listed:
-            self._pending = [r for r in pending if r() is not None]
-            self._most_listed = MOST_PENDING + 2 * len(self._pending)
+            self.pending = [r for r in pending if r() is not None]
+            self._most_listed = MOST_PENDING + 2 * len(self.pending)
 
     def hold(self, nbytes: int) -> None:
         """New data came in that recorded work may keep alive; flush when it becomes much."""
         self._held_bytes += nbytes
         if self._held_bytes > MOST_HELD:
-            self.flush(f"{MOST_HELD >> 20} MiB of new data were held")
+            self.piled_up(f"{MOST_HELD >> 20} MiB of new data were held")
 
     def live(self) -> list[Cell]:
         """The cells that are recorded and that somebody still holds, in program order."""
-        return _alive(self._pending)
+        return _alive(self.pending)
 
     def flush(self, reason: str = "") -> None:
         """Compute everything that is live."""
@@ -86,20 +113,20 @@ class GraphRecorder:
 
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         """Compute some cells, together with everything that is live."""
-        waiting, self._pending = self._pending, []
+        waiting, self.pending = self.pending, []
         self._held_bytes = self._recorded = 0
         try:
             self._compute(cells, waiting, reason)
         except RidgelineError:
             raise  # whoever reads what cannot be computed is told; other work goes on without it
         except BaseException:
-            self._pending = waiting + self._pending  # what is computed by then does no harm there
+            self.pending = waiting + self.pending  # what is computed by then does no harm there
             raise
 
     def _compute(
         self, cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason: str
     ) -> None:
-        forget_lifted()
+        lifted_since_flush.nodes.clear()  # numbers that come now are new inputs
         live = dict.fromkeys(_alive(waiting))
         live.update(dict.fromkeys(cells))
         with _lock:
@@ -119,8 +146,12 @@ class GraphRecorder:
                     wanted[node] = None
                     if cell.mode == GRAPH and not _spent(cell):
                         tracked.append(node)
+            drawn, self.drawn = self.drawn, []
             if wanted:
-                upcalls.match(list(wanted), tracked, reason).run()
+                match = upcalls.match(list(wanted), tracked, reason)
+                match.run()
+                if self.ran is not None:
+                    self.ran(match, nodes, tracked, drawn)
             _settle(before, nodes)
             self._track(cell for cell in live if cell.mode == GRAPH and cell.node.inputs)
 
@@ -134,7 +165,7 @@ class GraphRecorder:
 
     def tracked(self) -> list[Cell]:
         """The cells with a graph that somebody still holds, computed or not."""
-        references = (*self._pending, *self._tracked)
+        references = (*self.pending, *self._tracked)
         return [c for r in references if (c := r()) is not None and c.mode == GRAPH]
 
 

@@ -32,6 +32,8 @@ _SOLE_OWNER = 3  # references to a buffer that one cell holds: its node, a local
 
 def settled(cell: Cell) -> Node:
     """The node of a cell, computed if need be."""
+    if cell.types is not None:  # a result of deferred calls, which may be computed as it is
+        realize([cell])
     node = refresh(cell)
     while node.buffer is None:  # again where another thread wrote to it in the meantime
         realize([cell])

@@ -160,12 +160,7 @@ class _Lifted(threading.local):
         self.nodes: dict[int, Node] = {}
 
 
-_lifted = _Lifted()
-
-
-def forget_lifted() -> None:
-    """What was recorded is computed: numbers that come now are new inputs."""
-    _lifted.nodes.clear()
+lifted_since_flush = _Lifted()
 
 
 class Number0d:
@@ -209,7 +204,7 @@ def lift(value: float | Lifted, dtype: DType) -> Node:
         value = float(value.getter())
     if not isfinite(value):  # a mark, such as of a mask, and not a number that varies
         return constant(value, dtype)
-    numbers = _lifted.nodes
+    numbers = lifted_since_flush.nodes
     known = numbers.get(id(value))
     if known is not None and known.buffer.value is value and known.buffer.dtype is dtype:
         return known

@@ -19,15 +19,23 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 from itertools import repeat
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from ridgeline.atomic import Block, Switch
 from ridgeline.graph.node import Node
 from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.upcalls import Match, upcalls
+
+
+class Stream(Protocol):
+    """A stream of random numbers."""
+
+    def advance(self, count: int) -> tuple[int, int]:
+        """Move on by some blocks: the seed, and where it stood before."""
 
 
 class Recorder(Protocol):
@@ -51,13 +59,84 @@ class Recorder(Protocol):
     def tracked(self) -> list[Cell]:
         """The cells with a graph that somebody still holds, computed or not."""
 
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """A public function is called."""
+
+    def drew(self, generator: object, count: int, key: Node, offset: Node) -> None:
+        """Random numbers were drawn: some blocks of a stream, from this place on."""
+
+    def accumulating(self, owner: Any, before: Any) -> None:
+        """A backward pass is about to add to the gradient of a variable."""
+
+    def settle(self, cell: Cell) -> None:
+        """How a cell stands to differentiation is about to change, or its memory."""
+
+    def lose(self) -> None:
+        """What happens until the next flush cannot be foreseen, such as by a hook."""
+
 
 class _Thread(threading.local):
+    kind: Callable[[], Recorder] = GraphRecorder
+    draws: Iterator[tuple[int, int]] | None = None  # those of a call that is made once more
+
     def __init__(self) -> None:
-        self.recorder: Recorder = GraphRecorder()
+        self.recorder = self.kind()
 
 
 _thread = _Thread()
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def begin_with(kind: Callable[[], Recorder]) -> None:
+    """From now on threads, this one too, begin with a recorder of another kind."""
+    _Thread.kind = kind
+    _thread.recorder = kind()
+
+
+def taped(function: F) -> F:
+    """A public function that reads nothing but its arguments, and the modes of the thread.
+
+    Its calls are entries of tapes: see `tape/entries.py`.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        return _thread.recorder.call(function, args, named)
+
+    return cast(F, call)
+
+
+def drawn(generator: Stream, count: int) -> tuple[int, int]:
+    """The seed and the place of the next blocks of a stream of random numbers."""
+    again = _thread.draws
+    return generator.advance(count) if again is None else next(again)
+
+
+def drew(generator: object, count: int, key: Node, offset: Node) -> None:
+    """These became arguments of recorded work."""
+    _thread.recorder.drew(generator, count, key, offset)
+
+
+def drawing(draws: Iterable[tuple[int, int]]) -> Switch:
+    """A block in which a call draws what it drew before."""
+    return Switch(_thread, draws=iter(draws))
+
+
+def accumulating(owner: Any, before: Any) -> None:
+    """A backward pass is about to add to the gradient of a variable."""
+    _thread.recorder.accumulating(owner, before)
+
+
+def lose() -> None:
+    """What happens until the next flush cannot be foreseen, such as by a hook."""
+    _thread.recorder.lose()
+
+
+def settle(cell: Cell) -> None:
+    """How a cell stands to differentiation is about to change, or its memory."""
+    _thread.recorder.settle(cell)
 
 
 def record(cell: Cell) -> None:

@@ -14,11 +14,32 @@ from typing import Any, Protocol
 from ridgeline.graph.node import Node
 
 
+class Known(Protocol):
+    """Work that was recorded before, without its nodes."""
+
+    def ready(self) -> bool:
+        """True where there is a program for it."""
+
+    def run(self, inputs: Sequence[Any], reason: str) -> list[Any]:
+        """The memory of its results, for that of its inputs."""
+
+
 class Match(Protocol):
     """Recorded work, found by its structure."""
 
+    @property
+    def wanted(self) -> Sequence[Node]:
+        """What is computed."""
+
+    @property
+    def inputs(self) -> Sequence[Node]:
+        """Memory that is there."""
+
     def run(self) -> None:
         """Give every node of the work its value."""
+
+    def again(self) -> Known:
+        """The work as it may come again, over other memory."""
 
 
 class Backward(Protocol):

@@ -35,7 +35,7 @@ from ridgeline.record.cells import (
 )
 from ridgeline.record.memory import array_of, refresh, settled, shared_memory, written
 from ridgeline.record.modes import modes
-from ridgeline.record.recorder import hold
+from ridgeline.record.recorder import hold, settle
 from ridgeline.record.turns import in_turn_of
 from ridgeline.runtime.buffer import space
 from ridgeline.scalars import Array
@@ -57,12 +57,13 @@ class Handle:
     _extra: Any  # a gradient and hooks, where there are any: see tensors/differentiable.py
 
     @property
-    def _base(self) -> Node:
-        """The node whose type all of the memory has; symbolic sizes are those of the trace."""
+    def _memory(self) -> TensorType:
+        """The type of all of the memory; symbolic sizes are those of the trace."""
         cell, capture = self._cell, modes.capture
-        if capture is None or cell.capture is capture or not capture.symbolic:
-            return cell.node
-        return capture.cell(cell).node
+        if capture is not None and cell.capture is not capture and capture.symbolic:
+            cell = capture.cell(cell)
+        types = cell.types
+        return cell.node.types[0] if types is None else types[0]
 
     def _resolved(self) -> tuple[Cell, Track]:
         """The cell and the track; inside a capture, what stands for them there."""
@@ -73,12 +74,15 @@ class Handle:
 
     @property
     def _type(self) -> TensorType:
-        base = self._base
         if not self._steps:
-            return base.types[0]
-        seen = self._seen if base is self._cell.node else None
-        result = None if seen is None else seen[1]
-        return (apply_steps(base, self._steps) if result is None else result).types[0]
+            return self._memory
+        cell, capture, seen = self._cell, modes.capture, self._seen
+        if capture is None or cell.capture is capture or not capture.symbolic:
+            if seen is not None and seen[1] is not None:
+                return seen[1].types[0]
+        else:
+            cell = capture.cell(cell)
+        return apply_steps(cell.node, self._steps).types[0]
 
 
 H = TypeVar("H", bound=Handle)
@@ -173,6 +177,7 @@ def owned(node: Node) -> Node:
 def write(target: H, value: Node, mode: int, what: str) -> H:
     """Write a value (broadcast to the target's shape) through to the target's cell."""
     cell, track = target._resolved()
+    settle(cell)
     if track.mode == LEAF and modes.gradients:
         raise GradientError(
             f"{what} would overwrite a leaf tensor that requires gradients",
@@ -293,7 +298,8 @@ def _show(array: Array, steps: Sequence[Step]) -> Array:
 
 def shared_array(source: Handle) -> Array:
     """The values as a NumPy array over the tensor's own memory."""
-    place = source._cell.node.types[0].device
+    cell = source._cell
+    place = (cell.types or cell.node.types)[0].device
     if place != CPU:
         raise DeviceError(
             f"the values are on {place}, where NumPy cannot see them",
@@ -303,7 +309,6 @@ def shared_array(source: Handle) -> Array:
     array = read_array(source, "numpy()")
     if modes.capture is not None:
         return array
-    cell = source._cell
     if cell.mode == GRAPH and not (cell.rare is not None and cell.rare.spent):
         return array.copy()  # gradients still flow through this node, so it keeps its own memory
     del array  # it would count among those who hold the memory

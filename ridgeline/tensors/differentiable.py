@@ -12,6 +12,7 @@ from ridgeline.graph.node import Node
 from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
 from ridgeline.record.modes import modes
 from ridgeline.record.mutation import bump
+from ridgeline.record.recorder import lose, settle
 from ridgeline.record.upcalls import upcalls
 from ridgeline.record.values import Handle, nodes_of, read
 from ridgeline.tensors.handle import Described
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
 class HookHandle:
     """Takes a hook away again."""
 
-    _numbers = count()
+    _numbers = count(1)
+    added = 0  # the number of the last one
 
     def __init__(self, table: dict[int, Any], hook: Callable[..., Any]) -> None:
         self._table, self._number = table, next(self._numbers)
+        HookHandle.added = self._number
+        lose()
         bump()
         table[self._number] = hook
 
@@ -101,6 +105,7 @@ class Differentiable(Described):
         """Make this tensor a variable, or stop it from being one."""
         if not isinstance(requires_grad, bool):
             raise BadTypeError(f"requires_grad is True or False, not {requires_grad!r:.40}")
+        settle(self._cell)
         track = self._resolved()[1]
         if not requires_grad:
             if track.mode == GRAPH:
@@ -192,6 +197,7 @@ class Differentiable(Described):
 
 def observe(source: Differentiable) -> None:
     """Let backward() report the gradient of a tensor inside the graph."""
+    lose()
     for node in nodes_of(source):
         if node not in observed:
             observed.add(node)

@@ -324,7 +324,7 @@ def make_view(entry: Entry) -> Callable[..., Any]:
             return tuple(viewed(source, base, part) for part in result)
         steps = steps_between(result, base)
         if may_copy and steps and source._steps and any(op is RESHAPE for op, _ in steps):
-            shape = source._base.types[0].shape
+            shape = source._memory.shape
             if strides_of(shape, source._steps + steps) is None:
                 if must_view:
                     raise ShapeError(
@@ -384,6 +384,7 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
         except SLIPS as error:
             raise explained(body, name, values, named, error) from error
 
+    function = recorder.taped(function)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
     return function
@@ -419,6 +420,7 @@ def fitted(result: Node, target: Tensor, name: str) -> Node:
 
 
 def _dressed(function: Callable[..., Any], entry: Entry) -> Callable[..., Any]:
+    function = recorder.taped(function)
     function.__name__ = function.__qualname__ = entry.name
     function.__doc__ = entry.body.__doc__
     function.__module__ = "ridgeline"
@@ -456,7 +458,7 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
             raise annotated(error, name, operands.tensors) from None
         return finish(result, operands.mode, here(3), (a, b), operands.shared)
 
-    return method
+    return recorder.taped(method)
 
 
 def _ordinary(first: Tensor, second: Any) -> tuple[Any, Any, int]:

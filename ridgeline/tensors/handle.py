@@ -47,17 +47,17 @@ class Described(Handle):
     @property
     def device(self) -> device:
         """Where the values are."""
-        return device(self._cell.node.types[0].device)
+        return device(self._memory.device)
 
     @property
     def is_cuda(self) -> bool:
         """True where the values are on an NVIDIA GPU."""
-        return self._cell.node.types[0].device != CPU
+        return self._memory.device != CPU
 
     @property
     def is_cpu(self) -> bool:
         """True where the values are in the host's memory."""
-        return self._cell.node.types[0].device == CPU
+        return self._memory.device == CPU
 
     def get_device(self) -> int:
         """The number of the GPU, or -1."""
@@ -133,7 +133,7 @@ class Described(Handle):
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps in memory, in elements."""
-        shape = self._base.types[0].shape
+        shape = self._memory.shape
         found = strides_of(shape, self._steps) or contiguous_strides(self._type.shape)
         return found if dim is None else found[dim]
 

@@ -18,6 +18,7 @@ from ridgeline.devices import CPU, device
 from ridgeline.errors import AxisError, IndexKindError, RidgelineError
 from ridgeline.functions.indexing import fill_ellipsis, getitem, is_basic
 from ridgeline.record.modes import modes
+from ridgeline.record.recorder import taped
 from ridgeline.record.values import read
 from ridgeline.tensors.arguments import annotated
 from ridgeline.tensors.tensor import Tensor, as_view, tensor
@@ -147,4 +148,4 @@ def _plain(part: Any, place: device) -> Any:
     return part.to(place) if part.device == CPU else part
 
 
-METHODS: dict[str, Callable[..., Any]] = {"__getitem__": get, "__setitem__": set}
+METHODS: dict[str, Callable[..., Any]] = {"__getitem__": taped(get), "__setitem__": taped(set)}

@@ -86,6 +86,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
 
     def detach_(self: T) -> T:
         """Cut this tensor off from the graph it came from."""
+        recorder.settle(self._cell)
         capture = modes.capture
         if capture is not None and self._track.capture is None:
             if self._resolved()[1].mode <= CUT:
@@ -117,6 +118,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
             raise GradientError(
                 f"a tensor that requires gradients cannot show memory of {value.dtype.name}"
             )
+        recorder.settle(self._cell)
         mutation.bump()
         rare(self._cell).left = mutation.epoch.value  # compiled code that reads the old memory ends
         self._cell, self._steps, self._seen = value._cell, value._steps, None
@@ -212,6 +214,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
 
     # ---- writing --------------------------------------------------------------------------------
 
+    @recorder.taped
     def copy_(self: T, src: Any, non_blocking: bool = False) -> T:
         """Write other values, broadcast and converted, into this memory."""
         if not isinstance(non_blocking, bool):
@@ -224,10 +227,12 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
         except RidgelineError as error:
             raise annotated(error, "copy_", (self, src)) from None
 
+    @recorder.taped
     def zero_(self: T) -> T:
         """Write zeros."""
         return write(self, as_node(0, self.dtype), PLAIN, "zero_")
 
+    @recorder.taped
     def fill_(self: T, value: Any) -> T:
         """Write one value everywhere."""
         mode = PLAIN
@@ -235,6 +240,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
             mode, value = value._resolved()[1].mode, read(value)
         return write(self, fitting(value, self.dtype), mode, "fill_")
 
+    @recorder.taped
     def clone(self, *, memory_format: memory_format | None = None) -> Tensor:
         """The same values in memory of their own."""
         mode = result_mode(self._resolved()[1].mode)
@@ -254,7 +260,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
         wanted = conversion(args, kwargs)
         dtype, place = wanted.dtype, wanted.device
         made = self if dtype is None or dtype is self.dtype else self._cast(dtype)
-        if place is not None and check_device(place) != made._cell.node.types[0].device:
+        if place is not None and check_device(place) != made._memory.device:
             made = _transferred(made, check_device(place))
         made = in_format(made, wanted.memory_format)
         return self.clone() if made is self and wanted.copy else made

@@ -14,6 +14,7 @@ from typing import Any
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
 from ridgeline.record.modes import modes
+from ridgeline.record.recorder import taped
 from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.control_flow import Given, Iteration, iteration, looped
@@ -36,6 +37,7 @@ class _Kept:
 _kept: KeptBodies[_Kept] = KeptBodies()
 
 
+@taped
 def own_scan(
     function: Callable[..., Any],
     init: Any,

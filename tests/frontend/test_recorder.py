@@ -13,34 +13,28 @@ from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import GraphRecorder
 
 
-class Counting:
-    """A recorder that counts what another one is told."""
+class Counting(GraphRecorder):
+    """A recorder that counts what it is told."""
 
     def __init__(self) -> None:
-        self.inner = GraphRecorder()
+        super().__init__()
         self.told: list[str] = []
 
     def record(self, cell: Cell) -> None:
         self.told.append("record")
-        self.inner.record(cell)
-
-    def hold(self, nbytes: int) -> None:
-        self.inner.hold(nbytes)
-
-    def live(self) -> list[Cell]:
-        return self.inner.live()
+        super().record(cell)
 
     def flush(self, reason: str = "") -> None:
         self.told.append("flush")
-        self.inner.flush(reason)
+        super().flush(reason)
 
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         self.told.append("compute")
-        self.inner.compute(cells, reason)
+        super().compute(cells, reason)
 
     def tracked(self) -> list[Cell]:
         self.told.append("tracked")
-        return self.inner.tracked()
+        return super().tracked()
 
 
 def test_another_recorder_takes_the_place_of_the_first() -> None:

@@ -97,6 +97,7 @@ def _find(fault: Fault) -> FunctionType:
     found: Any = importlib.import_module(f"ridgeline.{fault.module}")
     for part in fault.function.split("."):
         found = getattr(found, part)
+    found = inspect.unwrap(found)  # a public function is behind the recorder's
     assert isinstance(found, FunctionType), fault.function
     return found
 
@@ -104,6 +105,7 @@ def _find(fault: Fault) -> FunctionType:
 def _changed(function: FunctionType, fault: Fault) -> Any:
     text = textwrap.dedent(inspect.getsource(function))
     assert fault.old in text, f"{fault.name}: {fault.function} reads differently now"
+    text = text[text.index("def ") :]
     names: dict[str, Any] = {}
     # annotations are not evaluated, and a closure (such as a cell of `super`) is not needed
     exec("from __future__ import annotations\n" + text.replace(fault.old, fault.new), names)
@@ -112,9 +114,12 @@ def _changed(function: FunctionType, fault: Fault) -> Any:
 
 def _forget_compiled() -> None:
     from ridgeline.compiler import program
+    from ridgeline.config import config
     from ridgeline.execution import tiers
     from ridgeline.runtime.cpu import backend
 
+    with config.override():  # a tape is about the settings that it was recorded under
+        pass
     program._programs.clear()
     backend.machine_code.clear()
     tiers._pieces.clear()

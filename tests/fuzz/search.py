@@ -18,7 +18,8 @@ def ways_for(seed: int, place: str = "cpu") -> tuple[str, ...]:
     """The ways in which the program of a seed is run."""
     if place == "loops":
         return ("GPU loops",)
-    plain = ("deferred", "jit") if place == "cuda" else ("deferred", "jit", "deferred, interpreted")
+    plain = ("deferred", "matched", "jit")
+    plain = plain if place == "cuda" else (*plain, "deferred, interpreted")
     turn = seed % _TURNS
     return (*plain, "eager") if turn == 0 else (*plain, "donated") if turn == 1 else plain
 

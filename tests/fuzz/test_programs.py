@@ -70,7 +70,7 @@ def test_no_fault_where_a_result_jumps_within_roundings() -> None:
     statements = (Statement("rl.floor(rl.exp(rl.log(rl.abs(a0) * 0 + 8)))", "v1"),)
     program = Program("smooth", 1, (Input("a0", (9,), "float32"),), statements, ("v1",))
     with config.override(cache_max_bytes=0):
-        for way in ("deferred", "jit", "eager"):
+        for way in ("deferred", "matched", "jit", "eager"):
             with suppress(Rejected):
                 assert judge(program, (way,)) is None
         (fault,) = [f for f in FAULTS if f.name == "a permutation is read the other way round"]

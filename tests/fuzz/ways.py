@@ -39,6 +39,9 @@ CALLS: dict[str, tuple[Call, ...]] = {
 }
 
 
+_TIMES = 4  # in which a call is seen, learnt, and matched
+
+
 class Rejected(Exception):
     """The program cannot be judged on these inputs, for instance because it is not exact."""
 
@@ -132,8 +135,15 @@ def eager(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
 
 def deferred(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
     """Recorded, fused and compiled."""
-    with rl.config.override(tier="compiled"):
+    with rl.config.override(tier="compiled", tape=False):
         return _run(program, calls, place=place)
+
+
+def matched(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
+    """The same in a loop, so that the last time each call is matched against a tape."""
+    with rl.config.override(tier="compiled", tape=True):
+        again = [call for call in calls for _ in range(_TIMES)]
+        return _run(program, again, place=place)[_TIMES - 1 :: _TIMES]
 
 
 def jitted(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
@@ -186,6 +196,7 @@ def _torch_tensor(array: Array) -> Any:
 
 WAYS: dict[str, Callable[[Program, Sequence[Call], str], list[Results]]] = {
     "deferred": deferred,
+    "matched": matched,
     "jit": jitted,
     "deferred, interpreted": deferred_interpreted,
     "eager": eager,

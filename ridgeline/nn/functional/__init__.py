@@ -14,6 +14,7 @@ from ridgeline.module_paths import unknown
 from ridgeline.nn.functional import attention, embeddings, losses, normalization
 from ridgeline.nn.functional.in_place import PLACES, with_inplace
 from ridgeline.nn.functional.table import OWN
+from ridgeline.record.recorder import taped
 from ridgeline.tensors.arguments import guarded
 from ridgeline.tensors.autocast import autocasting
 from ridgeline.tensors.dispatch import FUNCTIONS
@@ -63,8 +64,8 @@ def _find(name: str) -> Callable[..., Tensor]:
     if found is None:
         found = OWN.get(name) or FUNCTIONS[name]
     else:
-        found = autocasting(name, guarded(found))
-    return with_inplace(found, PLACES[name]) if name in PLACES else found
+        found = taped(autocasting(name, guarded(found)))
+    return taped(with_inplace(found, PLACES[name])) if name in PLACES else found
 
 
 def __getattr__(name: str) -> Callable[..., Tensor]:

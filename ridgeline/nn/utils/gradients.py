@@ -16,6 +16,7 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.linalg import vector_norm
 from ridgeline.record.cells import CUT, PLAIN
 from ridgeline.record.modes import no_grad
+from ridgeline.record.recorder import taped
 from ridgeline.record.values import write
 from ridgeline.tensors.public import clamp, stack
 from ridgeline.tensors.tensor import Tensor, tensor, wrap
@@ -45,7 +46,13 @@ def clip_grad_norm_(
     foreach: bool | None = None,
 ) -> Tensor:
     """Scale all gradients so that their common norm is at most max_norm; returns that norm."""
-    gradients = _gradients(parameters)
+    return _clip_norm(_gradients(parameters), max_norm, norm_type, error_if_nonfinite)
+
+
+@taped
+def _clip_norm(
+    gradients: list[Tensor], max_norm: float, norm_type: float, error_if_nonfinite: bool
+) -> Tensor:
     with no_grad():
         if not error_if_nonfinite and _are_apart(gradients, max_norm):
             made = as_one_node(_scaled, gradients, (float(max_norm),), float(norm_type))
@@ -72,7 +79,11 @@ def clip_grads_with_norm_(
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Hold every element of all gradients within ±clip_value."""
-    gradients = _gradients(parameters)
+    _clip_value(_gradients(parameters), clip_value)
+
+
+@taped
+def _clip_value(gradients: list[Tensor], clip_value: float) -> None:
     with no_grad():
         if _are_apart(gradients, clip_value):
             made = as_one_node(_held, gradients, (-float(clip_value), float(clip_value)))

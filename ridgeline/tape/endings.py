@@ -1,0 +1,120 @@
+"""Endings: the program of a known sequence of calls, and what goes into it and comes out.
+
+Learnt where recorded calls are flushed: each input of the program is memory from outside, a draw of
+random numbers, or memory that the calls themselves made, such as a number; each result is the new
+value of a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+
+from ridgeline.atomic import Change, apply
+from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.origins import Mark
+from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf
+from ridgeline.record.graph_recorder import Drawn
+from ridgeline.record.upcalls import Known, Match
+from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.tape.run import Run
+
+MOST_CONSTANT = 1 << 16  # bytes of memory that calls made and that an ending keeps
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A cell that a flush gives its value."""
+
+    number: int
+    result: int  # of the program
+    type: TensorType
+    origins: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The program that a flush runs, by what was recorded before it."""
+
+    known: Known
+    outside: tuple[tuple[int, int], ...]  # inputs by place, and the number of their memory
+    draws: tuple[tuple[int, int, int], ...]  # inputs by place, which draw, and seed or offset
+    inputs: tuple[Any, ...]  # all others
+    outputs: tuple[Output, ...]
+
+    def run(self, run: Run, cells: Sequence[Cell | None], reason: str) -> None:
+        """Compute what a deferred run stands for, and give its cells their values."""
+        inputs = list(self.inputs)
+        for place, number in self.outside:
+            inputs[place] = run.outside[number].node.buffer
+        for place, draw, part in self.draws:
+            inputs[place] = HostBuffer.borrow(np.array(run.drawn[draw][part] & _MASK, np.uint64))
+        results = self.known.run(inputs, reason)
+        changes: list[Change] = []
+        for output, cell in zip(self.outputs, cells):
+            if cell is not None:
+                node = filled_leaf(output.type, results[output.result])
+                node.origins = output.origins
+                changes += _settled(cell, node)
+        changes.append((run, "deferred", False))
+        apply(starmap(setattr, changes))
+
+
+def _settled(cell: Cell, node: Node) -> list[Change]:
+    """What becomes of a cell whose value is computed, and whose graph nobody needs."""
+    changes: list[Change] = [(cell, "node", node), (cell, "types", None), (cell, "run", None)]
+    if cell.mode == GRAPH:
+        node.attrs = LetGo(node.types[0], None if cell.rare is None else cell.rare.behind)
+    elif cell.mode == CUT:
+        changes.append((cell, "mode", PLAIN))
+    if cell.rare is not None:
+        changes.append((cell.rare, "key", None))
+    return changes
+
+
+def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> Ending | None:
+    """The ending of a recorded run; `nodes` are what its live cells held. None where there is
+    none: a cell or an input is of elsewhere."""
+    places = {id(node): place for place, node in enumerate(match.wanted)}
+    outputs: list[Output] = []
+    for cell, node in nodes.items():
+        place = places.get(id(node))
+        if cell.run is not run or place is None:
+            return None
+        outputs.append(Output(cell.slot, place, node.types[0], node.origins))
+    numbers = {id(found.node): number for number, found in run.outside.items()}
+    buffers: dict[int, int] = {}
+    for number, found in run.outside.items():
+        key = id(found.node.buffer)
+        buffers[key] = -1 if key in buffers else number  # of two nobody knows which
+    drawn = {
+        id(buffer): (draw, part)
+        for draw, pair in enumerate(words)
+        for part, buffer in enumerate(pair)
+    }
+    outside: list[tuple[int, int]] = []
+    draws: list[tuple[int, int, int]] = []
+    inputs: list[Any] = []
+    own = {id(made.node) for ref in run.made.values() if (made := ref()) is not None}
+    for place, node in enumerate(match.inputs):
+        buffer = node.buffer
+        if id(node) in own:
+            return None  # a part of the run was computed before
+        source = numbers.get(id(node), buffers.get(id(buffer)))
+        inputs.append(None)
+        if id(buffer) in drawn:
+            draws.append((place, *drawn[id(buffer)]))
+        elif source is not None:
+            if source < 0:
+                return None
+            outside.append((place, source))
+        elif buffer.nbytes <= MOST_CONSTANT:
+            inputs[place] = buffer
+        else:
+            return None
+    return Ending(match.again(), tuple(outside), tuple(draws), tuple(inputs), tuple(outputs))

@@ -1,0 +1,204 @@
+"""What a tape holds: public calls as they were recorded, in a tree of what may follow what.
+
+An undecorated training loop makes the same public calls in every step: `linear`, `relu`, `a + b`,
+`backward()`. The first step records nodes for them. From then on each call is held against the
+*entry* of the call that came there before, and where it is the same no node is built: its result
+is a tensor whose cell has a type and no node. At the flush the program that the recorded step ran
+is run again, over the memory that the tensors from outside have now.
+
+- An entry is one public call: the function, its arguments, the modes of the thread, the user's
+  line, and what came of it: new tensors, views, writes, gradients, draws of random numbers.
+- Tensors are numbered, those from outside as they are first used, and others as they are made. A
+  `Ref` is a tensor among arguments: its number, and how it shows its memory. Everything else is a
+  constant, the same by type and value.
+- After an entry another comes, or one of several, or a flush: a `Place` is the tree of these. A
+  flush is an `Ending`, by which of the results are still held: the known program of that work.
+- Whatever does not know of tapes reads `cell.node`, which is not there: then the matched calls are
+  made in earnest (`Run.leave`), and recording goes on from there. So it is with a call that is not
+  the one that is known. Nothing is ever computed otherwise than by what was recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import copysign
+from types import CodeType, EllipsisType, FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ridgeline.devices import device
+from ridgeline.dtypes import DType
+from ridgeline.functions.random import Generator
+from ridgeline.graph.node import TensorType
+from ridgeline.graph.origins import Mark, is_inside
+from ridgeline.record.cells import Step
+
+if TYPE_CHECKING:
+    from ridgeline.tape.endings import Ending
+
+MADE, KNOWN, FIRST, BLOCK = range(4)  # where a tensor among arguments comes from
+_PLAIN = (
+    bool, int, str, bytes, type(None), EllipsisType, DType, device, type, np.dtype, np.generic,
+    Generator,
+)  # fmt: skip
+
+
+class NotTaped(Exception):
+    """A call that no entry can stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor among the arguments of a call.
+
+    Its memory was MADE or written by the tape, or comes from outside: KNOWN if the tape has it
+    already, FIRST if not, BLOCK where only a block of it is read.
+    """
+
+    number: int
+    kind: int
+    type: TensorType  # of the memory, or of the block
+    mode: int  # of the track
+    own: bool  # is the cell itself the track
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list or tuple of arguments with tensors among them."""
+
+    kind: type
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """A result that is one of the tensors of the call itself, by its place among them."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A result: a new tensor, or another handle on memory that was there."""
+
+    number: int
+    new: bool
+    type: TensorType  # of the memory
+    shown: TensorType  # of what the steps show of it
+    mode: int  # of the cell where it is new, else of the track
+    track: int  # -1: the cell, -2: a new one, else that of a tensor of the call by its place
+    steps: tuple[Step, ...]
+    marks: tuple[Mark, ...]
+
+
+Result: TypeAlias = Any  # Same, Shown, Many, or a constant
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Memory that a call writes to: how often, and how its cell stands to gradients after it."""
+
+    number: int
+    times: int
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A gradient that a backward pass leaves in a variable."""
+
+    owner: int
+    before: Ref | None  # the gradient that it is added to
+    number: int  # of the new one, where there was none
+    type: TensorType
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A tensor whose graph a backward pass lets go: ways to which of some variables."""
+
+    number: int
+    lost: int
+    variables: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One public call that was recorded, and what comes after it."""
+
+    function: Any
+    args: tuple[Any, ...]
+    names: tuple[str, ...]  # of the last arguments, which were given by keyword
+    mark: Mark | None  # the user's line and the module that ran
+    caller: tuple[CodeType, int]  # the code that made the call, which may be a layer's
+    gradients: bool
+    autocast: Any
+    result: Result = None
+    single: Shown | None = None  # the result, where it is one new tensor and nothing else happens
+    writes: tuple[Write, ...] = ()
+    tracks: tuple[tuple[int, int], ...] = ()  # tensors of the call whose track changes its mode
+    draws: tuple[tuple[Generator, int], ...] = ()
+    grads: tuple[Gradient, ...] = ()
+    spent: tuple[Spent, ...] = ()
+    transparent: bool = False  # nothing is recorded: it is made in earnest every time
+    breaks: bool = False  # it looks at values: what is recorded is computed before it
+    bound: int = 0  # tensors that have numbers when the call has its arguments
+    count: int = 0  # and when it has been made
+    after: Place = field(default_factory=lambda: Place())
+
+
+class Place:
+    """A place on a tape: the calls that came next, and what a flush computed there."""
+
+    __slots__ = ("endings", "last", "misses", "next", "rest")
+
+    def __init__(self) -> None:
+        self.next: dict[Any, list[Entry]] = {}
+        self.endings: dict[bytes, Ending] = {}  # by which results are held
+        # of the place behind a first call:
+        self.last: Ending | None = None  # the flush that came last time
+        self.misses = 0  # deferred runs that were none of the known, one after the other
+        self.rest = 0  # runs to record before the next one is deferred
+
+
+def frozen(value: Any) -> Any:
+    """A constant as it is kept: itself where it cannot change."""
+    kind = type(value)
+    if kind in (float, complex) or isinstance(value, _PLAIN):
+        return value
+    if kind is FunctionType and is_inside(value.__code__.co_filename):
+        return value
+    if kind is slice:
+        return slice(frozen(value.start), frozen(value.stop), frozen(value.step))
+    if isinstance(value, tuple):
+        parts = [frozen(part) for part in value]
+        return value if all(a is b for a, b in zip(parts, value)) else Many(kind, tuple(parts))
+    if kind is list:
+        return Many(list, tuple([frozen(part) for part in value]))
+    raise NotTaped(f"an argument of type {kind.__name__}")
+
+
+def same(value: Any, kept: Any) -> bool:
+    """True where a constant is the one that was kept: by type and value."""
+    kind = type(value)
+    if type(kept) is Many:
+        return kind is kept.kind and _all_same(value, kept.parts)
+    if kind is not type(kept):
+        return False
+    if kind is float:
+        return bool(value == kept) and (value != 0 or copysign(1, value) == copysign(1, kept))
+    if isinstance(value, tuple):
+        return _all_same(value, kept)
+    if kind is slice:
+        ends = (value.start, value.stop, value.step), (kept.start, kept.stop, kept.step)
+        return _all_same(*ends)
+    if kind is complex or isinstance(value, np.generic):
+        return repr(value) == repr(kept)
+    return bool(value == kept)
+
+
+def _all_same(values: Any, kept: Any) -> bool:
+    return len(values) == len(kept) and all(map(same, values, kept))

@@ -1,0 +1,643 @@
+"""The recorder of undecorated code: calls that are known are matched, all others are recorded."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, starmap
+from types import FrameType
+from typing import Any
+
+from ridgeline.atomic import Change, apply
+from ridgeline.config import config
+from ridgeline.functions.operands import defaults
+from ridgeline.graph.node import Node
+from ridgeline.graph.origins import here, is_inside, running
+from ridgeline.record.cells import GRAPH, LEAF, Cell, Rare
+from ridgeline.record.graph_recorder import Drawn, GraphRecorder
+from ridgeline.record.modes import modes
+from ridgeline.record.recorder import begin_with
+from ridgeline.record.upcalls import Match
+from ridgeline.tape.endings import Ending, learnt
+from ridgeline.tape.entries import Entry, Gradient, Many, NotTaped, Place, Ref, Shown, Spent, Write
+from ridgeline.tape.run import MISS, Run, is_resident
+from ridgeline.tensors.differentiable import Extra, HookHandle
+from ridgeline.tensors.tensor import Tensor
+
+FREE, INSIDE, LOST = range(3)  # between public calls, inside one, and where no tape is kept
+MOST_REST = 64  # runs that are recorded at once after one that was none of the known
+MOST_CALLS = 1 << 12  # of one tape
+MOST_SEEN = 1 << 12  # first calls that are remembered
+MOST_NEXT = 8  # calls that may follow one another, of one function
+MOST_ENTRIES = 1 << 14  # of all tapes of a thread
+_new = object.__new__
+_ref = weakref.ref
+
+
+class TapeRecorder:
+    """Matches the public calls of a thread against those that it recorded before."""
+
+    def __init__(self) -> None:
+        self.graph = GraphRecorder()
+        self.graph.piled_up = self.flush
+        self.hold, self.tracked = self.graph.hold, self.graph.tracked
+        self.state = FREE
+        self.run = Run(self.graph, Place())
+        self._world: Any = None  # what entries depend on besides their modes
+        self._entries = 0
+        self._seen: set[Any] = set()  # first calls after a flush
+        self._gradients: list[tuple[Tensor, Ref | None]] | None = None  # of a call being recorded
+        self._draws: list[tuple[Any, int]] = []
+        self._computed = self._recorded = False  # while a call was being made
+
+    # ---- public calls ---------------------------------------------------------------------------
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> Any:
+        """A public function is called: match it, or record it."""
+        if self.state:
+            if self.state == INSIDE or self.graph.pending or modes.eager:
+                return function(*args, **named)
+            self._restart()  # nothing is recorded, as after a flush
+        run, frame = self.run, sys._getframe(2)
+        if run.deferred:
+            made = self._matched(run, function, args, named, frame)
+            if made is not MISS:
+                return made
+        elif run.at is run.root:
+            # what comes for the first time may never come again: it is learnt the second time
+            place = function, frame.f_code, frame.f_lasti
+            if not config.tape or self.graph.pending or place not in self._seen:
+                if len(self._seen) > MOST_SEEN:
+                    self._seen.clear()
+                self._seen.add(place)
+                self.state = LOST
+                return function(*args, **named)
+        return self._call(function, args, named, frame)
+
+    def _call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: Any, frame: FrameType
+    ) -> Any:
+        """A call that is not matched: the first one after a flush, or one that is recorded."""
+        run = self.run
+        if modes.capture is not None or modes.eager or modes.on_read or modes.anomaly is not None:
+            return function(*args, **named)
+        if run.at is run.root and not run.deferred:
+            run = self._begun()
+        if run.deferred:
+            self._missed(run, function)
+        entry = self._known(run, function, args, named, frame)
+        if entry is not None and run.at is run.root and not entry.breaks:
+            run.start = entry
+            if self._is_promising(entry):
+                run.deferred = True
+                made = self._matched(run, function, args, named, frame)
+                if made is not MISS:
+                    return made
+                run.deferred = False
+        if entry is not None and entry.breaks:
+            run.trial.clear()
+            self.compute(())
+            return self._untaped(function, args, named)
+        return self._followed(run, entry, function, args, named, frame)
+
+    def _is_promising(self, entry: Entry) -> bool:
+        """True where the calls that begin with this one may be the known ones."""
+        place = entry.after
+        if place.rest:
+            place.rest -= 1
+            return False
+        return place.last is not None and place.last.known.ready()
+
+    def _missed(self, run: Run, what: Any) -> None:
+        """A deferred run is none of those that are known; the next ones are recorded at once."""
+        run.leave()
+        if run.start is not None:
+            place = run.start.after
+            place.misses += 1
+            place.rest = min(1 << place.misses, MOST_REST) - 2
+
+    def _begun(self) -> Run:
+        """The run of the calls since the last flush, of which the first is about to be made."""
+        world = config.epoch, defaults.dtype, HookHandle.added
+        if world != self._world or self._entries > MOST_ENTRIES:
+            self._world, self._entries = world, 0
+            self.run = Run(self.graph, Place())
+        return self.run
+
+    def _untaped(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """A call that looks at values: whatever it leaves recorded belongs to no tape."""
+        self.state = INSIDE
+        try:
+            return function(*args, **named)
+        finally:
+            self.state = FREE
+            if self.graph.live():
+                self.lose()
+
+    def _known(
+        self, run: Run, function: Any, args: tuple[Any, ...], named: Any, frame: FrameType
+    ) -> Entry | None:
+        """The entry of a call at this place of the tape, if there is one."""
+        for entry in run.at.next.get(function, ()):
+            if run.trial:
+                run.trial.clear()
+            if entry.gradients is not modes.gradients or entry.autocast != modes.autocast:
+                continue
+            if entry.transparent:
+                if all(map(_is_settled, args)) and all(map(_is_settled, named.values())):
+                    return entry
+                continue
+            values = (*args, *named.values()) if named else args
+            kept = entry.args
+            if len(values) != len(kept) or tuple(named) != entry.names:
+                continue
+            for value, wanted in zip(values, kept):
+                if value is not wanted and not run.fits(value, wanted):
+                    break
+            else:
+                if entry.grads and not self._accumulates(run, entry):
+                    continue
+                if _is_line(entry, frame):
+                    return entry
+        return None
+
+    # ---- calls that are matched -----------------------------------------------------------------
+
+    def _matched(
+        self, run: Run, function: Any, args: tuple[Any, ...], named: Any, frame: FrameType
+    ) -> Any:
+        """The result of a call that is the known one; MISS where it is not."""
+        if modes.capture is not None or modes.eager or modes.on_read or modes.anomaly is not None:
+            return MISS
+        entry = self._known(run, function, args, named, frame)
+        if entry is None or entry.breaks or defaults.dtype is not self._world[1]:
+            return MISS
+        if entry.transparent:
+            return self._followed(run, entry, function, args, named, frame)
+        shown = entry.single
+        if shown is not None:
+            cell = _new(Cell)
+            cell.run, cell.slot, cell.types = run, shown.number, (shown.type,)
+            cell.version, cell.mode, cell.rare, cell.capture = 0, shown.mode, None, None
+            made = _new(Tensor)
+            made._cell = made._track = cell
+            made._steps, made._seen, made._extra = (), None, None
+            run.take_over(entry.count)
+            run.made[shown.number] = _ref(cell)
+            run.log.append((entry, ()))
+            run.at = entry.after
+            return made
+        return self._matched_with_effects(run, entry, args, named)
+
+    def _matched_with_effects(self, run: Run, entry: Entry, args: Any, named: Any) -> Any:
+        """The same for a call that writes, draws, or gives several tensors."""
+        tensors: list[Tensor] = []
+        _collect((*args, *named.values()), tensors)
+        fresh: dict[int, Cell] = {}
+        made = run.handed_out(entry.result, tensors, fresh)
+        if made is MISS:
+            return MISS
+        changes: list[Change] = []
+        run.take_over(entry.count)
+        for write in entry.writes:
+            cell = run.cell(write.number)
+            if cell is None:
+                continue
+            changes += [(cell, "version", cell.version + write.times), (cell, "mode", write.mode)]
+            outside = run.outside.get(write.number)
+            if outside is not None and not outside.written:
+                types = outside.node.types
+                changes += [(cell, "run", run), (cell, "slot", write.number)]
+                changes += [(cell, "types", types), (outside, "written", True)]
+        for place, mode in entry.tracks:
+            changes.append((tensors[place]._track, "mode", mode))
+        gradients: list[Cell] = []
+        for gradient in entry.grads:
+            owner = run.owner(gradient.owner)
+            if gradient.before is None and owner is not None:
+                cell = run.cell_of(gradient)
+                gradients.append(cell)
+                changes.append((owner._details(), "grad", _whole(cell)))
+        changes += self._spent(run, entry)
+        draws = tuple([(g._seed, g.skip(count)) for g, count in entry.draws])
+        run.drawn += draws
+        for cell in (*fresh.values(), *gradients):
+            run.made[cell.slot] = _ref(cell)
+        written = [w.number for w in entry.writes if w.number in run.outside]
+        gone = [run.outside[n].cell for n in written if run.outside[n].cell.types is None]
+        apply(
+            chain(
+                starmap(setattr, changes),
+                starmap(delattr, [(cell, "node") for cell in gone]),
+                map(run.log.append, ((entry, draws),)),
+                starmap(setattr, ((run, "at", entry.after),)),
+            )
+        )
+        return made
+
+    def _spent(self, run: Run, entry: Entry) -> list[Change]:
+        """What a backward pass that lets its graph go changes."""
+        changes: list[Change] = []
+        behind: list[Any] = []
+        for spent in entry.spent:
+            if not behind:
+                behind = [
+                    _ref(owner) for n in spent.variables if (owner := run.owner(n)) is not None
+                ]
+            cell = run.cell(spent.number)
+            if cell is not None:
+                details = Rare() if cell.rare is None else cell.rare
+                changes += [(details, "spent", True), (details, "behind", (behind, spent.lost))]
+                changes.append((cell, "rare", details))
+        return changes
+
+    def _accumulates(self, run: Run, entry: Entry) -> bool:
+        """True where the variables of a backward pass have gradients, or none, as they had."""
+        for gradient in entry.grads:
+            owner = run.owner(gradient.owner)
+            if owner is None:
+                return False
+            extra: Extra | None = owner._extra
+            grad = None if extra is None else extra.grad
+            if extra is not None and (extra.hooks or extra.after):
+                return False
+            if gradient.before is None:
+                if grad is not None:
+                    return False
+            elif grad is None or not run.is_at(grad, gradient.before):
+                return False
+        return True
+
+    # ---- calls that are recorded ----------------------------------------------------------------
+
+    def _followed(
+        self, run: Run, entry: Entry | None, function: Any, args: tuple[Any, ...], named: Any,
+        frame: FrameType,
+    ) -> Any:  # fmt: skip
+        """Make a call in earnest, and go on behind its entry; a new one is learnt."""
+        tensors: list[Tensor] = []
+        learning: Entry | None = None
+        if entry is None:
+            if len(run.at.next.get(function, ())) >= MOST_NEXT or run.calls > MOST_CALLS:
+                self.lose()
+                return function(*args, **named)
+            try:
+                learning = self._described(run, function, args, named, tensors, frame)
+            except NotTaped:
+                self.lose()
+                return function(*args, **named)
+        else:
+            _collect((*args, *named.values()), tensors)
+            run.take_over(run.count if entry.transparent else entry.bound)
+        before = [(t._cell, t._cell.version, t._cell.mode, t._track.mode) for t in tensors]
+        self._gradients, self._draws = [], []
+        self._computed = self._recorded = False
+        self.state = INSIDE
+        try:
+            made = function(*args, **named)
+        except BaseException:
+            run.lost = True
+            raise
+        finally:
+            self.state = LOST if run.lost else FREE
+        if run is not self.run or self._computed:
+            if not run.lost and entry is None and learning is not None:
+                learning.breaks, learning.transparent = True, False
+                run.at.next.setdefault(function, []).insert(0, learning)
+            self._restart()
+            if self.graph.live():
+                self.lose()
+            return made
+        if run.lost:
+            return made
+        try:
+            if learning is not None:
+                entry = self._learnt(run, learning, made, tensors, before)
+            else:
+                assert entry is not None
+                self._registered(run, entry, made, tensors, before)
+        except NotTaped:
+            self.lose()
+            return made
+        run.at = entry.after
+        run.calls += 1
+        run.start = run.start or entry
+        return made
+
+    def _described(
+        self, run: Run, function: Any, args: tuple[Any, ...], named: Any, tensors: list[Tensor],
+        frame: FrameType,
+    ) -> Entry:  # fmt: skip
+        """A call as an entry, without what comes of it."""
+        run.trial.clear()
+        count = run.count
+        values = tuple([run.describe(v, tensors) for v in (*args, *named.values())])
+        mark = here(3)
+        return Entry(
+            function, values, tuple(named), mark, (frame.f_code, frame.f_lasti), modes.gradients,
+            modes.autocast, bound=count,
+        )  # fmt: skip
+
+    def _learnt(
+        self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
+    ) -> Entry:
+        """The entry with what came of the call; it is a part of the tape from now on."""
+        if not self._recorded and not self._draws and _is_transparent(run, made, tensors, before):
+            entry.transparent = True
+            run.forget(entry.bound)
+        else:
+            self._effects(run, entry, made, tensors, before)
+            plain = not (entry.writes or entry.tracks or entry.draws or entry.grads or entry.spent)
+            result = entry.result
+            if plain and type(result) is Shown and result.new and not result.steps:
+                entry.single = result if result.track == -1 else None
+        entry.count = run.count
+        known = run.at.next.setdefault(entry.function, [])
+        if not (entry.transparent and any(other.transparent for other in known)):
+            known.insert(0, entry)
+            self._entries += 1
+        return entry
+
+    def _effects(
+        self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
+    ) -> None:
+        """Note what a call did besides giving its result, and that."""
+        writes: dict[int, Write] = {}
+        tracks: list[tuple[int, int]] = []
+        for place, (tensor, (cell, version, mode, track)) in enumerate(zip(tensors, before)):
+            if tensor._cell is not cell:
+                raise NotTaped("a tensor was given other memory")
+            number = cell.slot if cell.run is run else run.numbers.get(id(cell))
+            if cell.version != version or cell.mode != mode:
+                if number is None or cell.node.buffer is not None:
+                    raise NotTaped("a write that has its value")
+                writes[number] = Write(number, cell.version - version, cell.mode)
+            if tensor._track is not cell and tensor._track.mode != track:
+                tracks.append((place, tensor._track.mode))
+        entry.bound = run.count
+        entry.result = run.template(made, tensors)
+        gradients = self._learnt_gradients(run, writes)
+        entry.writes, entry.tracks = tuple(writes.values()), tuple(tracks)
+        entry.draws, entry.grads = tuple(self._draws), gradients
+        for number in writes:
+            if number in run.outside:
+                run.wrote(number)
+        spent = [n for n, ref in run.made.items() if n not in run.spent and _is_spent(ref())]
+        entry.spent = tuple([_let_go(run, number) for number in spent])
+        run.spent.update(spent)
+
+    def _learnt_gradients(self, run: Run, writes: dict[int, Write]) -> tuple[Gradient, ...]:
+        found: list[Gradient] = []
+        for owner, before in self._gradients or ():
+            cell, grad = owner._cell, owner._details().grad
+            number = run.numbers.get(id(cell)) if cell.run is not run else cell.slot
+            if number is None or grad is None or run.owner(number) is not owner:
+                raise NotTaped("a gradient of something else")
+            if before is None:
+                own = grad._cell
+                if grad._steps or grad._track is not own or own.rare is not None:
+                    raise NotTaped("a gradient that is a view")
+                if own.node.buffer is not None or own.run is run:
+                    raise NotTaped("a gradient that has its value")
+                kind = own.node.types[0]
+                found.append(Gradient(number, None, run.adopt(own), kind, own.mode))
+            else:
+                target = grad._cell
+                if target.node.buffer is not None:
+                    raise NotTaped("a gradient that has its value")
+                writes[before.number] = Write(before.number, 1, target.mode)
+                kind = target.node.types[0]
+                found.append(Gradient(number, before, before.number, kind, target.mode))
+        return tuple(found)
+
+    def _registered(
+        self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
+    ) -> None:
+        """Number the tensors that a known call gave; it must have done what it did before."""
+        if entry.transparent:
+            if self._recorded or self._draws:
+                raise NotTaped("a call that does something else")
+            return
+        again = Entry(
+            entry.function, entry.args, entry.names, entry.mark, entry.caller, entry.gradients,
+            entry.autocast,
+        )  # fmt: skip
+        self._effects(run, again, made, tensors, before)
+        effects = again.writes, again.tracks, again.draws, len(again.grads)
+        known = entry.writes, entry.tracks, entry.draws, len(entry.grads)
+        if effects != known or not _alike(again.result, entry.result):
+            raise NotTaped("a call that does something else")
+        entry.spent = again.spent
+
+    # ---- what is noted while a call is being recorded -------------------------------------------
+
+    def accumulating(self, owner: Any, before: Any) -> None:
+        """A backward pass is about to add to a gradient."""
+        if self.state == INSIDE and self._gradients is not None:
+            try:
+                self._gradients.append((owner, None if before is None else self.run.ref(before)))
+            except NotTaped:
+                self.lose()
+
+    def drew(self, generator: Any, count: int, key: Node, offset: Node) -> None:
+        """Random numbers were drawn."""
+        if self.state == FREE:
+            self.lose()
+        self.graph.drew(generator, count, key, offset)
+        self._draws.append((generator, count))
+
+    def record(self, cell: Cell) -> None:
+        """A cell was given a value that is not computed yet."""
+        self._recorded = True
+        if self.state == FREE:
+            self.lose()
+        elif self.run.deferred:
+            self.run.leave()
+        self.graph.record(cell)
+
+    def settle(self, cell: Cell) -> None:
+        """How a cell stands to differentiation is about to change, or its memory."""
+        run = self.run
+        if self.state == FREE and (cell.run is run or id(cell) in run.numbers):
+            self.lose()
+
+    def lose(self) -> None:
+        """No tape is kept until the next flush; what is deferred is recorded."""
+        if self.run.deferred:
+            self.run.leave()
+        self.run.lost = True
+        self.state = LOST
+
+    def live(self) -> list[Cell]:
+        """The cells that are recorded and that somebody still holds, in program order."""
+        if self.run.deferred:
+            self.run.leave()
+        return self.graph.live()
+
+    # ---- flushes --------------------------------------------------------------------------------
+
+    def flush(self, reason: str = "") -> None:
+        """Compute everything that is live."""
+        if modes.capture is None:
+            self.compute((), reason)
+
+    def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
+        """Compute some cells, together with everything that is live."""
+        run = self.run
+        if self.state == INSIDE or run.leaving:
+            self._computed, run.lost = True, run.lost or run.leaving
+            if run.deferred:
+                run.leave()
+            self.graph.compute(cells, reason)
+            return
+        if run.deferred and self._ended(run, cells, reason):
+            self._restart()
+            return
+        if run.deferred:
+            self._missed(run, None)
+        if not cells and not self.graph.pending:
+            if run.start is not None or run.lost:
+                self._restart()
+            self.state = FREE
+            return
+        self.graph.ran = self._ran if self.state == FREE and run.calls else None
+        try:
+            self.graph.compute(cells, reason)
+        finally:
+            self.graph.ran = None
+            if run.start is not None or run.lost:
+                self._restart()
+            self.state = FREE
+
+    def _restart(self) -> None:
+        self.run.end()
+        self.run = Run(self.graph, self.run.root)
+        self.state = FREE
+
+    def _ended(self, run: Run, cells: Sequence[Cell], reason: str) -> bool:
+        """Run the known program of a deferred run; False where there is none."""
+        with run.lock:
+            if not run.deferred:
+                return False
+            for cell in cells:
+                if cell.run is not run and (cell.types is not None or cell.node.buffer is None):
+                    return False
+            if not run.log:
+                run.deferred = False
+                return True
+            held = run.held()
+            ending = run.at.endings.get(held)
+            if ending is None or not ending.known.ready():
+                return False
+            ending.run(run, [run.cell(o.number) for o in ending.outputs], reason)
+            self._reached(run, ending)
+            return True
+
+    def _reached(self, run: Run, ending: Ending) -> None:
+        if run.start is not None:
+            place = run.start.after
+            place.last, place.misses = ending, 0
+
+    def _ran(
+        self, match: Match, nodes: Mapping[Cell, Node], tracked: Sequence[Node], drawn: Drawn
+    ) -> None:
+        """Recorded work was computed: learn how, for the calls that recorded it."""
+        run = self.run
+        if tracked or run.lost:
+            return
+        held = run.held()
+        ending = run.at.endings.get(held) or learnt(run, match, nodes, drawn)
+        if ending is None:
+            return
+        known = {output.number for output in ending.outputs}
+        alive = {number for number, ref in run.made.items() if ref() is not None}
+        written = {number for number, found in run.outside.items() if found.written}
+        if not alive <= known or not written <= known:
+            return
+        run.at.endings[held] = ending
+        self._reached(run, ending)
+
+
+def _is_line(entry: Entry, frame: FrameType) -> bool:
+    """True where the code that makes a call is the code that made it before."""
+    code, mark = frame.f_code, entry.mark
+    if entry.caller[0] is not code or entry.caller[1] != frame.f_lasti:
+        return False
+    if mark is None:
+        return True
+    if running.module_path != mark[2]:
+        return False
+    above: FrameType | None = frame
+    while above is not None:
+        code = above.f_code
+        if not is_inside(code.co_filename):
+            return code is mark[0] and above.f_lasti == mark[1]
+        above = above.f_back
+    return False
+
+
+def _whole(cell: Cell) -> Tensor:
+    made = _new(Tensor)
+    made._cell = made._track = cell
+    made._steps, made._seen, made._extra = (), None, None
+    return made
+
+
+def _collect(values: Any, tensors: list[Tensor]) -> None:
+    for value in values:
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        elif isinstance(value, list | tuple):
+            _collect(value, tensors)
+
+
+def _is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]) -> bool:
+    """True where a call only showed memory from outside, or copied it."""
+    results: list[Tensor] = []
+    _collect((made,), results)
+    if any(tensor._cell.run is run for tensor in (*tensors, *results)):
+        return False
+    if not all(is_resident(tensor._cell, tensor._track) for tensor in results):
+        return False
+    writes = any(tensor._cell.version != state[1] for tensor, state in zip(tensors, before))
+    return writes or all(tensor._track.mode != LEAF for tensor in tensors)
+
+
+def _is_settled(value: Any) -> bool:
+    """True for arguments without tensors that the tape made or that have no plain memory."""
+    if isinstance(value, Tensor):
+        return value._cell.types is None and is_resident(value._cell, value._track)
+    return all(map(_is_settled, value)) if type(value) in (list, tuple) else True
+
+
+def _is_spent(cell: Cell | None) -> bool:
+    return cell is not None and cell.mode == GRAPH and cell.rare is not None and cell.rare.spent
+
+
+def _let_go(run: Run, number: int) -> Spent:
+    """How much of the graph of a tensor was let go."""
+    cell = run.cell(number)
+    details = None if cell is None else cell.rare
+    if details is None or details.rest is not None or details.behind is None:
+        raise NotTaped("a graph of which a part is left")
+    references, lost = details.behind
+    owners = [reference() for reference in references]
+    numbers = [None if o is None else run.numbers.get(id(o._cell)) for o in owners]
+    known = tuple([n for n, o in zip(numbers, owners) if n is not None and run.owner(n) is o])
+    if len(known) != len(owners):
+        raise NotTaped("a graph that leads to something else")
+    return Spent(number, lost, known)
+
+
+def _alike(result: Any, other: Any) -> bool:
+    """True where two results of a call are of the same kinds."""
+    if type(result) is Shown and type(other) is Shown:
+        parts = (result.number, result.new, result.type, result.mode, result.track, result.steps)
+        return parts == (other.number, other.new, other.type, other.mode, other.track, other.steps)
+    if type(result) is Many and type(other) is Many:
+        return len(result.parts) == len(other.parts) and all(map(_alike, result.parts, other.parts))
+    return bool(result == other)
+
+
+begin_with(TapeRecorder)

@@ -1,0 +1,326 @@
+"""Tapes: a known sequence of public calls is matched, and gives what recording it gives."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn
+from ridgeline.config import config
+from ridgeline.nn import functional as F
+
+STEPS = 5
+
+
+@pytest.fixture(autouse=True)
+def compiled() -> Any:
+    """Programs are there at once, so that the second step finds one."""
+    with config.override(tier="compiled"):
+        yield
+
+
+def run(step: Callable[[int], Any], steps: int = STEPS) -> tuple[list[Any], list[str]]:
+    """What some steps give, and how the flushes of the last one were computed."""
+    results = []
+    for number in range(steps):
+        with rl.record_flushes() as log:
+            results.append(step(number))
+    return results, [flush.program for flush in log.flushes if flush.reason != "the update"]
+
+
+def agree(make: Callable[[], Callable[[int], Any]], matched: bool = True) -> None:
+    """Steps with tapes are, to the bit, those without; the last one is matched, or is not."""
+    rl.manual_seed(3)
+    found, programs = run(make())
+    rl.manual_seed(3)
+    with config.override(tape=False):
+        expected, _ = run(make())
+    np.testing.assert_array_equal(np.array(found), np.array(expected))
+    assert (set(programs) == {"matched"}) is matched, programs
+
+
+def data(*shape: int) -> rl.Tensor:
+    return rl.tensor(np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32))
+
+
+def test_functions_operators_and_views() -> None:
+    def make() -> Callable[[int], Any]:
+        x, w = data(4, 6), data(6, 3)
+
+        def step(number: int) -> Any:
+            rows = (x @ w).relu().view(2, 6).transpose(0, 1)
+            first, second = rows.chunk(2, dim=0)
+            joined = rl.cat([first, second * 2.0], dim=1) + x[:3, :4]
+            return (joined[1:, None] - joined.mean(0, keepdim=True)).tolist()
+
+        return step
+
+    agree(make)
+
+
+def test_new_data_at_every_step() -> None:
+    def make() -> Callable[[int], Any]:
+        table = data(40, 3)
+
+        def step(number: int) -> Any:
+            batch = table[number * 4 : number * 4 + 4]
+            fresh = rl.tensor(np.full((4, 2), number, np.float32))
+            return (F.softmax(batch[:, 1:], -1) * fresh + batch[:, :-1]).sum(0).tolist()
+
+        return step
+
+    agree(make)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_training_with_dropout_and_batch_norm(kind: str) -> None:
+    def make() -> Callable[[int], Any]:
+        model = nn.Sequential(
+            nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3)
+        )
+        optimizer = getattr(rl.optim, kind)(model.parameters(), lr=0.05)
+        x, y = data(10, 6), rl.tensor(np.arange(10) % 3)
+
+        def step(number: int) -> Any:
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return [loss.item(), *model[1].running_var.tolist(), *model[0].weight[0].tolist()]
+
+        return step
+
+    agree(make, matched=False)  # the last line looks at single weights after the step
+
+
+def test_gradients_add_up_and_are_read() -> None:
+    def make() -> Callable[[int], Any]:
+        w, x = data(3, 3).requires_grad_(), data(5, 3)
+
+        def step(number: int) -> Any:
+            w.grad = None
+            for part in (x[:2], x[2:]):
+                F.mse_loss(part @ w, part).backward()
+            assert w.grad is not None
+            with rl.no_grad():
+                w.sub_(w.grad * 0.1)
+            return w.tolist()
+
+        return step
+
+    agree(make)
+
+
+def test_gradients_of_gradients() -> None:
+    def make() -> Callable[[int], Any]:
+        w, x = data(3, 3).requires_grad_(), data(5, 3)
+
+        def step(number: int) -> Any:
+            loss = ((x @ w).tanh() ** 2).sum()
+            (first,) = rl.autograd.grad(loss, w, create_graph=True)
+            penalty = (first * first).sum()
+            (second,) = rl.autograd.grad(penalty, w)
+            return second.tolist()
+
+        return step
+
+    agree(make, matched=False)  # the graph of the loss is kept
+
+
+def test_two_loops_side_by_side() -> None:
+    def make() -> Callable[[int], Any]:
+        w, x = data(4, 4).requires_grad_(), data(2, 4)
+
+        def step(number: int) -> Any:
+            (x @ w).square().mean().backward()
+            with rl.no_grad():
+                w.sub_(w.grad * 0.1)
+                w.grad = None
+                return [w.sum().item(), (x @ w).exp().sum().item()]
+
+        return step
+
+    agree(make)
+
+
+def test_another_branch_is_recorded() -> None:
+    def make() -> Callable[[int], Any]:
+        x = data(7)
+
+        def step(number: int) -> Any:
+            y = x * 2.0
+            y = y.sin() if number % 2 else y.cos() + 1.0
+            return (y + number).sum().item()
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_a_result_that_is_kept_once_is_right() -> None:
+    kept = []
+
+    def make() -> Callable[[int], Any]:
+        x = data(6)
+        kept.clear()
+
+        def step(number: int) -> Any:
+            y = x * float(2)
+            z = y + 1.0
+            if number == 3:
+                kept.append(y)
+            return z.sum().item()
+
+        return step
+
+    agree(make)
+    np.testing.assert_array_equal(kept[0].numpy(), data(6).numpy() * 2)
+
+
+def test_whoever_reads_a_node_makes_the_calls_in_earnest() -> None:
+    x = data(5)
+    for number in range(STEPS):
+        y = (x + 1.0).exp()
+        if number == STEPS - 1:
+            assert y._cell.types is not None
+            assert y._cell.node.op.name == "exp"  # recorded after all
+        np.testing.assert_allclose(y.numpy(), np.exp(data(5).numpy() + 1), rtol=1e-6)
+
+
+def test_shapes_need_no_nodes() -> None:
+    x = data(4, 6)
+    for _ in range(STEPS):
+        y = (x * 3.0).view(3, 8)[1:]
+        assert (tuple(y.shape), y.dim(), y.dtype, str(y.device)) == ((2, 8), 2, rl.float32, "cpu")
+        assert y.stride() == (8, 1)
+        z = y.sum()
+        waits = z._cell.types is not None
+        z.item()
+    assert waits
+
+
+def test_draws_advance_as_when_recorded() -> None:
+    x = data(50)
+
+    def drawn(tape: bool) -> tuple[list[float], Any]:
+        rl.manual_seed(11)
+        with config.override(tape=tape):
+            found = [(F.dropout(x, 0.5) + rl.randn(50)).sum().item() for _ in range(STEPS)]
+        return found, rl.get_rng_state()
+
+    assert drawn(True) == drawn(False)
+
+
+def test_a_draw_that_is_recorded_after_all_is_the_one_that_was_matched() -> None:
+    def make() -> Callable[[int], Any]:
+        def step(number: int) -> Any:
+            x = rl.randn(3)
+            y = x * 2.0
+            if number == STEPS - 1:
+                y = y.flip(0)  # not the known call
+            return y.tolist()
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_memory_that_something_else_writes_to() -> None:
+    @rl.jit
+    def scaled(w: rl.Tensor) -> None:
+        w.mul_(2.0)
+
+    def make() -> Callable[[int], Any]:
+        w, x = data(3), data(3)
+
+        def step(number: int) -> Any:
+            y = x * w
+            if number >= 3:
+                scaled(w)
+            return (y + x * w).tolist()
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_foreign_memory_is_read_anew() -> None:
+    def make() -> Callable[[int], Any]:
+        array = np.ones(3, np.float32)
+        x = rl.from_numpy(array)
+
+        def step(number: int) -> Any:
+            array[:] = number
+            return (x * 2.0 + 1.0).tolist()
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_backward_twice_is_an_error_on_a_tape_too() -> None:
+    w = data(3).requires_grad_()
+    for _ in range(STEPS):
+        w.grad = None
+        loss = (w * w).sum()
+        loss.backward()
+        with pytest.raises(rl.RidgelineError, match="let go"):
+            loss.backward()
+        assert w.grad is not None
+        np.testing.assert_allclose(w.grad.numpy(), 2 * data(3).numpy(), rtol=1e-6)
+
+
+def test_hooks_are_called_at_every_step() -> None:
+    seen = []
+    w = data(3).requires_grad_()
+    for number in range(2 * STEPS):
+        if number == STEPS:
+            w.register_hook(lambda g: seen.append(1) or g * 2.0)
+        w.grad = None
+        (w * w).sum().backward()
+        factor = 2 if number < STEPS else 4
+        assert w.grad is not None
+        np.testing.assert_allclose(w.grad.numpy(), factor * data(3).numpy(), rtol=1e-6)
+    assert len(seen) == STEPS
+
+
+def test_an_error_leaves_what_was_matched() -> None:
+    x = data(4)
+    for number in range(STEPS):
+        y = x + 1.0
+        if number == STEPS - 1:
+            with pytest.raises(rl.RidgelineError):
+                y @ data(5, 5)
+        assert y.sum().item() == pytest.approx(float(data(4).numpy().sum()) + 4, rel=1e-5)
+
+
+def test_tapes_keep_nothing_alive() -> None:
+    import weakref
+
+    x = data(1 << 12)
+    for _ in range(STEPS):
+        y = x * 2.0
+        y.sum().item()
+    cell = weakref.ref(x._cell)
+    del x, y
+    gc.collect()
+    assert cell() is None
+
+
+def test_a_mode_is_part_of_a_match() -> None:
+    w = data(3).requires_grad_()
+
+    def product(tracked: bool) -> rl.Tensor:
+        with rl.set_grad_enabled(tracked):
+            return w * 2.0
+
+    for number in range(2 * STEPS):
+        y = product(number % 2 == 0)
+        assert y.requires_grad is (number % 2 == 0)
+        y.sum().item()
