@@ -46,7 +46,7 @@ def where(module: str, name: str) -> str:
     """Where else a name is, or why it is nowhere; empty if nothing is known."""
     path = f"{module}.{name}".partition(".")[2]
     for other in _ELSEWHERE:
-        if other != module and name in vars(sys.modules.get(other, object)):
+        if other != module and other in sys.modules and name in dir(sys.modules[other]):
             return f"It is {other}.{name}"
     found = reason(path)
     return f"It is not here: {found}" if found else ""

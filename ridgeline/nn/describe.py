@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ def describe(module: Module) -> str:
     return "\n".join(lines)
 
 
+def html(module: Module) -> str:
+    """The tree for a notebook."""
+    return f"<pre>{escape(repr(module))}</pre>"
+
+
 def _count(module: Module) -> str:
     total = count_parameters(module)
     return f"  # {total:,} parameter{'s' * (total != 1)}" if total else ""
@@ -26,6 +32,8 @@ def _count(module: Module) -> str:
 
 def _lines(module: Module) -> list[str]:
     """A module's own lines; equal consecutive children are folded into one entry."""
+    if getattr(type(module).__repr__, "__module__", "") != "ridgeline.nn.module":
+        return repr(module).split("\n")  # a class that prints itself
     name, extra = type(module).__name__, module.extra_repr()
     children = [(key, child) for key, child in module._modules.items() if child is not None]
     if not children:

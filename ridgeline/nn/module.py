@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ridgeline.errors import BadValueError
 from ridgeline.graph.origins import running
 from ridgeline.nn import state
-from ridgeline.nn.describe import describe
+from ridgeline.nn.describe import describe, html
 from ridgeline.nn.hooks import BackwardPass, RemovableHandle
 from ridgeline.nn.parameter import Parameter, trained
 from ridgeline.nn.state_hooks import STATE_HOOKS, StateHooks
@@ -322,3 +322,6 @@ class Module(Tree, StateHooks):
 
     def __repr__(self) -> str:
         return describe(self)
+
+    def _repr_html_(self) -> str:
+        return html(self)
