@@ -154,57 +154,23 @@ SHARED: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
+# symbol of an operator: the function; each has a method, one for swapped operands, one in place
+_ARITHMETIC = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+_SWAPPED = _ARITHMETIC | {"matmul": "matmul"}  # `@=` is Python's own
+_OF_ONE = {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}
+
 # operator method: (function, are the operands swapped)
 OPERATORS: dict[str, tuple[str, bool]] = {
-    "__add__": ("add", False),
-    "__radd__": ("add", True),
-    "__sub__": ("sub", False),
-    "__rsub__": ("sub", True),
-    "__mul__": ("mul", False),
-    "__rmul__": ("mul", True),
-    "__truediv__": ("div", False),
-    "__rtruediv__": ("div", True),
-    "__floordiv__": ("floor_divide", False),
-    "__rfloordiv__": ("floor_divide", True),
-    "__mod__": ("remainder", False),
-    "__rmod__": ("remainder", True),
-    "__pow__": ("pow", False),
-    "__rpow__": ("pow", True),
-    "__matmul__": ("matmul", False),
-    "__rmatmul__": ("matmul", True),
-    "__and__": ("bitwise_and", False),
-    "__rand__": ("bitwise_and", True),
-    "__or__": ("bitwise_or", False),
-    "__ror__": ("bitwise_or", True),
-    "__xor__": ("bitwise_xor", False),
-    "__rxor__": ("bitwise_xor", True),
-    "__lshift__": ("bitwise_left_shift", False),
-    "__rlshift__": ("bitwise_left_shift", True),
-    "__rshift__": ("bitwise_right_shift", False),
-    "__rrshift__": ("bitwise_right_shift", True),
-    "__lt__": ("lt", False),
-    "__le__": ("le", False),
-    "__gt__": ("gt", False),
-    "__ge__": ("ge", False),
-    "__eq__": ("eq", False),
-    "__ne__": ("ne", False),
-    "__neg__": ("neg", False),
-    "__abs__": ("abs", False),
-    "__invert__": ("bitwise_not", False),
+    f"__{side}{symbol}__": (name, side == "r")
+    for symbol, name in _SWAPPED.items()
+    for side in ("", "r")
 }
-UNARY_OPERATORS = frozenset(("__neg__", "__abs__", "__invert__"))
+OPERATORS |= {f"__{name}__": (name, False) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+OPERATORS |= {f"__{symbol}__": (name, False) for symbol, name in _OF_ONE.items()}
+UNARY_OPERATORS = frozenset(f"__{symbol}__" for symbol in _OF_ONE)
 # augmented assignment: the function whose result is written through
-AUGMENTED: dict[str, str] = {
-    "__iadd__": "add",
-    "__isub__": "sub",
-    "__imul__": "mul",
-    "__itruediv__": "div",
-    "__ifloordiv__": "floor_divide",
-    "__imod__": "remainder",
-    "__ipow__": "pow",
-    "__iand__": "bitwise_and",
-    "__ior__": "bitwise_or",
-    "__ixor__": "bitwise_xor",
-    "__ilshift__": "bitwise_left_shift",
-    "__irshift__": "bitwise_right_shift",
-}
+AUGMENTED = {f"__i{symbol}__": name for symbol, name in _ARITHMETIC.items()}
