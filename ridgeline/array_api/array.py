@@ -43,20 +43,11 @@ def _function(name: str) -> Callable[..., Any]:
     return function
 
 
-def _operator(name: str) -> Method:
+def _operator(name: str, swapped: bool = False) -> Method:
     def method(self: Array, other: Any, /) -> Any:
         if not isinstance(other, Tensor) and not is_number(other):
             return NotImplemented
-        return _function(name)(self, other)
-
-    return method
-
-
-def _reflected(name: str) -> Method:
-    def method(self: Array, other: Any, /) -> Any:
-        if not isinstance(other, Tensor) and not is_number(other):
-            return NotImplemented
-        return _function(name)(other, self)
+        return _function(name)(*((other, self) if swapped else (self, other)))
 
     return method
 
@@ -74,6 +65,11 @@ def _augmented(name: str) -> Method:
         return self.copy_(result)
 
     return method
+
+
+def _methods(name: str) -> tuple[Method, Method, Method]:
+    """The operator, with swapped operands, and in place."""
+    return _operator(name), _operator(name, swapped=True), _augmented(name)
 
 
 def _unary(name: str) -> Callable[[Array], Any]:
@@ -138,30 +134,19 @@ class Array(Tensor):
 
     __abs__, __neg__, __pos__ = _unary("abs"), _unary("negative"), _unary("positive")
     __invert__ = _unary("bitwise_invert")
-    __add__, __radd__, __iadd__ = _operator("add"), _reflected("add"), _augmented("add")
-    __sub__, __rsub__ = _operator("subtract"), _reflected("subtract")
-    __isub__ = _augmented("subtract")
-    __mul__, __rmul__ = _operator("multiply"), _reflected("multiply")
-    __imul__ = _augmented("multiply")
-    __truediv__, __rtruediv__ = _operator("divide"), _reflected("divide")
-    __itruediv__ = _augmented("divide")
-    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _reflected("floor_divide")
-    __ifloordiv__ = _augmented("floor_divide")
-    __mod__, __rmod__ = _operator("remainder"), _reflected("remainder")
-    __imod__ = _augmented("remainder")
-    __pow__, __rpow__, __ipow__ = _operator("pow"), _reflected("pow"), _augmented("pow")
-    __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
-    __imatmul__ = _augmented("matmul")
-    __and__, __rand__ = _operator("bitwise_and"), _reflected("bitwise_and")
-    __iand__ = _augmented("bitwise_and")
-    __or__, __ror__ = _operator("bitwise_or"), _reflected("bitwise_or")
-    __ior__ = _augmented("bitwise_or")
-    __xor__, __rxor__ = _operator("bitwise_xor"), _reflected("bitwise_xor")
-    __ixor__ = _augmented("bitwise_xor")
-    __lshift__, __rlshift__ = _operator("bitwise_left_shift"), _reflected("bitwise_left_shift")
-    __ilshift__ = _augmented("bitwise_left_shift")
-    __rshift__, __rrshift__ = _operator("bitwise_right_shift"), _reflected("bitwise_right_shift")
-    __irshift__ = _augmented("bitwise_right_shift")
+    __add__, __radd__, __iadd__ = _methods("add")
+    __sub__, __rsub__, __isub__ = _methods("subtract")
+    __mul__, __rmul__, __imul__ = _methods("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _methods("divide")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _methods("floor_divide")
+    __mod__, __rmod__, __imod__ = _methods("remainder")
+    __pow__, __rpow__, __ipow__ = _methods("pow")
+    __matmul__, __rmatmul__, __imatmul__ = _methods("matmul")
+    __and__, __rand__, __iand__ = _methods("bitwise_and")
+    __or__, __ror__, __ior__ = _methods("bitwise_or")
+    __xor__, __rxor__, __ixor__ = _methods("bitwise_xor")
+    __lshift__, __rlshift__, __ilshift__ = _methods("bitwise_left_shift")
+    __rshift__, __rrshift__, __irshift__ = _methods("bitwise_right_shift")
     __lt__, __le__ = _operator("less"), _operator("less_equal")
     __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
     __eq__ = _operator("equal")
