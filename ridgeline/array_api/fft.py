@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from ridgeline.array_api.array import Array, SizeError, as_array, need_array
@@ -13,6 +13,7 @@ from ridgeline.tensors import dispatch
 from ridgeline.tensors.tensor import Tensor
 
 Norm = Literal["backward", "ortho", "forward"]
+Transform = Callable[..., Array]
 _LIBRARY = dispatch.namespace("fft")
 
 
@@ -25,99 +26,49 @@ def _checked(name: str, x: Tensor, kinds: frozenset[str], norm: str) -> Tensor:
     return x
 
 
-def _one(
-    name: str, x: Tensor, n: int | None, axis: int, norm: str, kinds: frozenset[str] = FLOATING
-) -> Array:
-    return as_array(_LIBRARY[name](_checked(name, x, kinds, norm), n, axis, norm))
+def _named(transform: Transform, name: str, about: str) -> Transform:
+    transform.__name__ = transform.__qualname__ = name
+    transform.__doc__ = about
+    return transform
 
 
-def _several(
-    name: str,
-    x: Tensor,
-    s: Sequence[int] | None,
-    axes: Sequence[int] | None,
-    norm: str,
-    kinds: frozenset[str] = FLOATING,
-) -> Array:
-    return as_array(_LIBRARY[name](_checked(name, x, kinds, norm), s, axes, norm))
+def _one(name: str, about: str, kinds: frozenset[str] = FLOATING) -> Transform:
+    def transform(
+        x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    ) -> Array:
+        return as_array(_LIBRARY[name](_checked(name, x, kinds, norm), n, axis, norm))
+
+    return _named(transform, name, about)
 
 
-def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The transform along an axis."""
-    return _one("fft", x, n, axis, norm)
+def _several(name: str, about: str, kinds: frozenset[str] = FLOATING) -> Transform:
+    def transform(
+        x: Tensor,
+        /,
+        *,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = None,
+        norm: Norm = "backward",
+    ) -> Array:
+        return as_array(_LIBRARY[name](_checked(name, x, kinds, norm), s, axes, norm))
+
+    return _named(transform, name, about)
 
 
-def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The inverse transform along an axis."""
-    return _one("ifft", x, n, axis, norm)
-
-
-def fftn(
-    x: Tensor,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: Norm = "backward",
-) -> Array:
-    """The transform along several axes."""
-    return _several("fftn", x, s, axes, norm)
-
-
-def ifftn(
-    x: Tensor,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: Norm = "backward",
-) -> Array:
-    """The inverse transform along several axes."""
-    return _several("ifftn", x, s, axes, norm)
-
-
-def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The half of a real array's transform that determines the rest."""
-    return _one("rfft", x, n, axis, norm, REAL_FLOATING)
-
-
-def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The real array that has half a transform."""
-    return _one("irfft", x, n, axis, norm)
-
-
-def rfftn(
-    x: Tensor,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: Norm = "backward",
-) -> Array:
-    """A real array's transform along several axes, half of it along the last."""
-    return _several("rfftn", x, s, axes, norm, REAL_FLOATING)
-
-
-def irfftn(
-    x: Tensor,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: Norm = "backward",
-) -> Array:
-    """The real array that has half a transform along several axes."""
-    return _several("irfftn", x, s, axes, norm)
-
-
-def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The real transform of a Hermitian signal."""
-    return _one("hfft", x, n, axis, norm)
-
-
-def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The Hermitian signal that has a real transform."""
-    return _one("ihfft", x, n, axis, norm, REAL_FLOATING)
+fft = _one("fft", "The transform along an axis.")
+ifft = _one("ifft", "The inverse transform along an axis.")
+fftn = _several("fftn", "The transform along several axes.")
+ifftn = _several("ifftn", "The inverse transform along several axes.")
+rfft = _one("rfft", "The half of a real array's transform that determines the rest.", REAL_FLOATING)
+irfft = _one("irfft", "The real array that has half a transform.")
+rfftn = _several(
+    "rfftn",
+    "A real array's transform along several axes, half of it along the last.",
+    REAL_FLOATING,
+)
+irfftn = _several("irfftn", "The real array that has half a transform along several axes.")
+hfft = _one("hfft", "The real transform of a Hermitian signal.")
+ihfft = _one("ihfft", "The Hermitian signal that has a real transform.", REAL_FLOATING)
 
 
 def _frequencies(name: str, n: int, d: float, dtype: DType | None, device: Any) -> Array:
