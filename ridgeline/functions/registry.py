@@ -102,7 +102,7 @@ def along_axes(
     for spatial in axes:
         own = FunctionType(body.__code__, body.__globals__, name.format(spatial), body.__defaults__)
         own.__qualname__, own.__kwdefaults__ = own.__name__, {"spatial": spatial}
-        own.__annotations__ = body.__annotations__
+        own.__annotations__ = {k: v for k, v in body.__annotations__.items() if k != "spatial"}
         own.__doc__ = (body.__doc__ or "").format(axes=_AXES[spatial])
         own.__signature__ = shown.replace(parameters=listed)  # type: ignore[attr-defined]
         made.append(public(method=False, **faces)(own))
