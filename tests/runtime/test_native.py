@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ridgeline.codegen.llvm import elf, machine_code
+from ridgeline.config import config
 from ridgeline.codegen.llvm.machine_code import cgroup_quota, without_wide
 
 EVERYTHING = """
@@ -83,7 +84,8 @@ define void @f() {
   call void @surely_absent()
   ret void
 }"""
-    with pytest.raises(elf.LoadError, match="surely_absent"):
+    named = "f" if config.portable else "surely_absent"  # LLVM's linker names who wants it
+    with pytest.raises(elf.LoadError, match=named):
         machine_code.Library.load(machine_code.compile_ir(text)).address("f")
     library = machine_code.Library.load(machine_code.compile_ir("define void @f() {\n ret void\n}"))
     with pytest.raises(KeyError):
