@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ridgeline.codegen.llvm import elf, machine_code
-from ridgeline.config import config
 from ridgeline.codegen.llvm.machine_code import cgroup_quota, without_wide
+from ridgeline.config import config
 
 EVERYTHING = """
 @table = internal constant [4 x double] [double 1.0, double 2.0, double 3.0, double 4.0]
