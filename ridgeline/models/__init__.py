@@ -10,6 +10,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError
 from ridgeline.models.autoencoder import VAE, DenoisingAutoencoder
 from ridgeline.models.bert import BERT, BERTConfig
+from ridgeline.models.convnext import ConvNeXt
 from ridgeline.models.encoder import TextEncoder
 from ridgeline.models.families import FAMILIES
 from ridgeline.models.gan import GAN
@@ -20,10 +21,13 @@ from ridgeline.models.language import LanguageModel
 from ridgeline.models.lenet import lenet5
 from ridgeline.models.llama import Llama, LlamaConfig
 from ridgeline.models.lstm import LSTMLanguageModel
+from ridgeline.models.mamba import Mamba
 from ridgeline.models.mlp import mlp
 from ridgeline.models.pretrained import Pretrained, read_config
 from ridgeline.models.resnet import ResNet, ResNetConfig, resnet18, resnet34, resnet50
 from ridgeline.models.sequences import EncoderDecoder
+from ridgeline.models.speech import SpeechModel
+from ridgeline.models.swin import Swin
 from ridgeline.models.unet import UNet
 from ridgeline.models.vgg import VGG, vgg
 from ridgeline.models.vision import TextTower, TwoTowers, VisionModel
@@ -35,7 +39,8 @@ _TYPED: dict[str, type[Pretrained]] = {
 _SKELETONS: dict[str, type[Pretrained]] = {
     "language": LanguageModel, "encoder": TextEncoder, "vision": VisionModel,
     "text tower": TextTower, "two towers": TwoTowers,
-    "encoder-decoder": EncoderDecoder,
+    "encoder-decoder": EncoderDecoder, "convnext": ConvNeXt, "swin": Swin, "speech": SpeechModel,
+    "mamba": Mamba,
 }  # fmt: skip
 
 

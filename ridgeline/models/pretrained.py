@@ -26,7 +26,11 @@ from ridgeline.tensors.tensor import tensor
 
 CONFIG = "config.json"
 ANY = ""  # the model type of classes that read many
-_OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}  # of norms, in files from TensorFlow
+_OLD_ENDINGS = {
+    ".gamma": ".weight", ".beta": ".bias",  # of norms, in files from TensorFlow
+    ".conv.weight_g": ".conv.parametrizations.weight.original0",
+    ".conv.weight_v": ".conv.parametrizations.weight.original1",
+}  # fmt: skip
 M = TypeVar("M", bound="Pretrained")
 
 
@@ -212,7 +216,7 @@ def _translated(model: Pretrained, found: Arrays) -> dict[str, Any]:
 
 
 def _modern(name: str) -> str:
-    """A tensor's name with today's ending for the parameters of norms."""
+    """A tensor's name with today's ending."""
     for old, new in _OLD_ENDINGS.items():
         if name.endswith(old):
             return name.removesuffix(old) + new

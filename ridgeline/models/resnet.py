@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from ridgeline import nn
 from ridgeline.errors import BadValueError
@@ -83,6 +83,11 @@ class ResNetConfig(Config):
             raise BadValueError(
                 f"{len(self.depths)} depths do not go with {len(self.hidden_sizes)} hidden sizes"
             )
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], where: str) -> Self:
+        """The settings in a file, which leaves out its labels where they are the usual two."""
+        return super().read({"id2label": numbered(2), **values}, where)
 
     @property
     def block(self) -> type[BasicBlock] | type[Bottleneck]:

@@ -74,6 +74,19 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_neox": ("gpt_neox", _llama(num_key_value_heads=_NOTHING)),
     "falcon": ("falcon", _falcon()),
     "deepseek_v3": ("deepseek_v3", _llama(**_LATENT)),
+    "mamba": (
+        "mamba",
+        {
+            "vocab_size": WORDS,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "state_size": 4,
+            "initializer_range": 0.3,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+    ),
 }
 MORE_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama yarn": ("llama", _llama(rope_parameters=_STRETCHED)),
@@ -239,4 +252,36 @@ SEQUENCES: list[tuple[str, str, dict[str, Any]]] = [
     ("marian", "MarianMTModel", _bart(scale_embedding=True)),
     ("pegasus", "PegasusForConditionalGeneration", _bart()),
     ("whisper", "WhisperForConditionalGeneration", _bart(**_WHISPER)),
+]
+
+
+_SPEECH = {
+    "vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 48, "conv_dim": [8, 8], "conv_stride": [5, 2], "conv_kernel": [10, 3],
+    "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "num_feat_extract_layers": 2,
+    "initializer_range": 0.3, "pad_token_id": 0,
+}  # fmt: skip
+_STABLE = _SPEECH | {
+    "do_stable_layer_norm": True, "feat_extract_norm": "layer", "conv_bias": True,
+}  # fmt: skip
+_SWIN = {
+    "image_size": 16, "patch_size": 1, "embed_dim": 8, "depths": [2, 2, 1], "num_heads": [2, 4, 4],
+    "window_size": 4, "initializer_range": 0.3,
+}  # fmt: skip
+_CONVNEXT = {
+    "hidden_sizes": [8, 12], "depths": [1, 2], "num_stages": 2, "layer_scale_init_value": 0.5,
+    "initializer_range": 0.3, "patch_size": 2,
+}  # fmt: skip
+# the type of the model, its class, its settings, and what it is given
+OTHERS: list[tuple[str, str, dict[str, Any], str]] = [
+    ("convnext", "ConvNextForImageClassification", _CONVNEXT, "images"),
+    ("convnext", "ConvNextModel", _CONVNEXT, "images"),
+    ("convnextv2", "ConvNextV2ForImageClassification", _CONVNEXT, "images"),
+    ("swin", "SwinForImageClassification", _SWIN, "images"),
+    ("swin", "SwinModel", _SWIN, "images"),
+    ("wav2vec2", "Wav2Vec2ForCTC", _SPEECH, "sound"),
+    ("wav2vec2", "Wav2Vec2ForCTC", _STABLE, "masked sound"),
+    ("wav2vec2", "Wav2Vec2Model", _STABLE, "masked sound"),
+    ("wav2vec2", "Wav2Vec2ForSequenceClassification", _STABLE, "masked sound"),
+    ("hubert", "HubertForCTC", _SPEECH, "sound"),
 ]

@@ -12,7 +12,7 @@ import ridgeline as rl
 from ridgeline import models
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
-from tests.models.family_cases import ENCODERS, IMAGES, SEQUENCES, WORDS
+from tests.models.family_cases import ENCODERS, IMAGES, OTHERS, SEQUENCES, WORDS
 
 torch = pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")
@@ -102,14 +102,22 @@ def test_a_base_model_reads_the_file_of_one_with_a_head(tmp_path: Path) -> None:
 PICTURES = np.random.default_rng(2).standard_normal((2, 3, 16, 16)).astype(np.float32)
 
 
-@pytest.mark.parametrize(("model_type", "name", "values", "given"), IMAGES)
-def test_images(
+SOUND = np.random.default_rng(2).standard_normal((2, 100)).astype(np.float32)
+HEARD = np.ones((2, 100), np.int64)
+HEARD[1, 60:] = 0
+
+
+@pytest.mark.parametrize(("model_type", "name", "values", "given"), [*IMAGES, *OTHERS])
+def test_images_and_sounds(
     model_type: str, name: str, values: dict[str, Any], given: str, tmp_path: Path
 ) -> None:
     theirs = saved(model_type, name, values, tmp_path)
     mine = models.from_pretrained(tmp_path)
     tokens = text(0)[0]
-    data = {"images": (PICTURES,), "text": (tokens,), "both": (tokens, PICTURES)}[given]
+    data: Any = {
+        "images": (PICTURES,), "text": (tokens,), "both": (tokens, PICTURES), "sound": (SOUND,),
+        "masked sound": (SOUND, HEARD),
+    }[given]  # fmt: skip
     assert_same(mine, theirs, *data)
     mine.save_pretrained(tmp_path / "ours")
     again = type(theirs).from_pretrained(tmp_path / "ours").eval()

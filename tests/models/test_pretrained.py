@@ -76,6 +76,9 @@ IMAGES: dict[str, Callable[[], Any]] = {
     "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(**VIT)),
     "vit hidden": lambda: hf.ViTModel(hf.ViTConfig(**{**VIT, "qkv_bias": False})),
     "resnet": lambda: hf.ResNetForImageClassification(hf.ResNetConfig(**RESNET)),
+    "resnet of two labels": lambda: hf.ResNetForImageClassification(
+        hf.ResNetConfig(**{**RESNET, "num_labels": 2})
+    ),
     "resnet basic": lambda: hf.ResNetForImageClassification(
         hf.ResNetConfig(**{**RESNET, "layer_type": "basic"})
     ),

@@ -36,6 +36,12 @@ FORMS: dict[str, dict[str, str]] = {
         "EncoderModel": "encoder states",
     },
     "text tower": {"TextModel": "states", "TextModelWithProjection": "projection"},
+    "convnext": {"ForImageClassification": "classes", "Model": "states"},
+    "swin": {"ForImageClassification": "classes", "Model": "states"},
+    "speech": {
+        "ForCTC": "words", "Model": "states", "ForSequenceClassification": "classes",
+    },
+    "mamba": {"ForCausalLM": "words", "Model": "states"},
     "two towers": {"Model": "similarities"},
 }  # fmt: skip
 
