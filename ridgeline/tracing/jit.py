@@ -59,7 +59,7 @@ Dynamic: TypeAlias = (
     bool | Mapping[str, Axes] | Mapping[int, Axes] | Sequence[tuple[str | int, Axes]]
 )
 F = TypeVar("F", bound=Callable[..., Any])
-MOST_TRACES = 32
+MOST_TRACES, MOST_SETTLED = 32, 4  # of these, those of templates
 # What user code or ours raises at a size that is no number; anything else is a fault, and is shown.
 REFUSALS = (RidgelineError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 _NONE: frozenset[int] = frozenset()
@@ -203,9 +203,10 @@ class JitFunction:
             return trace  # it stands for the call that was traced alone
         traces = self._traces
         traces.insert(0, trace)
-        if len(traces) > MOST_TRACES:  # templates keep theirs besides
-            late = range(len(traces) - 1, 0, -1)
-            del traces[next((n for n in late if traces[n].recording.symbolic), -1)]
+        settled = [place for place, each in enumerate(traces) if each.recording.symbolic]
+        if len(settled) > MOST_SETTLED:  # their template finds them too, without a search
+            del traces[settled[-1]]
+        del traces[MOST_TRACES:]
         return trace
 
     def _trace(self, signature: Any, leaves: list[Any], args: Any, kwargs: Any) -> Trace:
