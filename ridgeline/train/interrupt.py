@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -37,12 +37,7 @@ class Interrupt:
             self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         for number, handler in reversed(self._before.items()):  # SIGINT, which raises, at the end
             signal.signal(number, handler)
         self._before = {}
