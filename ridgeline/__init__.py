@@ -99,11 +99,6 @@ from ridgeline.tensors.namespace import (
     result_type as result_type,
     set_default_dtype as set_default_dtype,
 )
-from ridgeline.tensors.sparse import (
-    sparse_coo_tensor as sparse_coo_tensor,
-    sparse_csr_tensor as sparse_csr_tensor,
-    spmm as spmm,
-)
 from ridgeline.tensors.tensor import Tensor as Tensor, tensor as tensor
 from ridgeline.tensors.typed import set_default_tensor_type as set_default_tensor_type
 from ridgeline.tracing.control_flow import (
@@ -139,6 +134,7 @@ _HOMES = {
     "poisson_nll_loss prelu rrelu rrelu_ selu_ threshold threshold_ triplet_margin_loss",
     "ridgeline.nn.swapped": "embedding",
     "ridgeline.serialization": "load save",
+    "ridgeline.tensors.sparse": "sparse_coo_tensor sparse_csr_tensor spmm",
     "ridgeline.settings": "can_cast get_default_device get_deterministic_debug_mode "
     "get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled "
     "is_inference_mode_enabled promote_types set_default_device set_deterministic_debug_mode "
@@ -161,6 +157,7 @@ _METHODS = (
 globals().update(dispatch.FUNCTIONS)
 globals().update({name: getattr(Tensor, name) for name in _METHODS})
 globals().update(typed.CLASSES["cpu"])
+upcalls.sparse_module = partial(importlib.import_module, "ridgeline.tensors.sparse")
 upcalls.array_namespace = partial(importlib.import_module, "ridgeline.array_api")
 vars(_compiler)["__getattr__"] = lambda n: getattr(
     importlib.import_module("ridgeline.compiling"), n

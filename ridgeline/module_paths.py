@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -171,6 +170,8 @@ def unknown(module: str) -> Callable[[str], Any]:
 
 def missing(module: str, name: str) -> str:
     """What is said of a name that a public module does not have."""
+    from difflib import get_close_matches
+
     near = get_close_matches(name, [n for n in dir(sys.modules[module]) if n[0] != "_"], 3)
     text = f"module {module!r} has no attribute {name!r}"
     hints = [f"Did you mean {', '.join(near)}?"] if near and not name.startswith("_") else []

@@ -63,6 +63,7 @@ LATE = (
     "ridgeline.runtime.cpu.symbolic",  # for `jit(dynamic=)`
     "ridgeline.kernel",  # for `rl.loops`
     "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command
+    "difflib",  # when a name is missing
     "ridgeline.as_torch",  # takes the name of torch
     "pydoc_data",  # a text to train on
     "ridgeline.tensors.display",  # when a tensor is printed

@@ -61,7 +61,7 @@ from ridgeline.tensors.arguments import (
     strict_parameters,
 )
 from ridgeline.tensors.autocast import narrowed
-from ridgeline.tensors.storage import TURNED, turning
+from ridgeline.tensors.storage import SPARSE, TURNED, sparse_method, turning
 from ridgeline.tensors.tensor import Tensor, as_view, seen_through, tensor, wrap
 from ridgeline.tensors.typed import typed
 
@@ -598,6 +598,8 @@ def install() -> None:
         setattr(Tensor, name, method)
     for name in TURNED:
         setattr(Tensor, f"{name}_", turning(name))
+    for name in SPARSE:
+        setattr(Tensor, name, sparse_method(name))
     Tensor.type = typed  # type: ignore[assignment, method-assign]
     Tensor.T = property(_all_axes_reversed)  # type: ignore[assignment]
     Tensor.mT = property(_matrix_transpose)  # type: ignore[assignment]

@@ -302,5 +302,3 @@ METHODS = {
     "to_sparse_coo": to_sparse,
 }  # fmt: skip
 upcalls.sparse = taken_over
-for _name, _method in METHODS.items():
-    setattr(Tensor, _name, _method)

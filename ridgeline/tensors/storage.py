@@ -10,6 +10,7 @@ from ridgeline.layouts import ORDERS, memory_format
 from ridgeline.record.cells import LEAF
 from ridgeline.record.memory import settled
 from ridgeline.record.modes import modes
+from ridgeline.record.upcalls import upcalls
 from ridgeline.record.values import H, Handle, shared_array
 
 if TYPE_CHECKING:
@@ -162,4 +163,18 @@ def turning(name: str) -> Callable[..., Any]:
     return method
 
 
+def sparse_method(name: str) -> Callable[..., Any]:
+    """A method that has to do with sparse tensors, whose module loads when one is called."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return upcalls.sparse_module().METHODS[name](self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+SPARSE = (
+    "coalesce", "crow_indices", "indices", "to_dense", "to_sparse", "to_sparse_coo",
+    "to_sparse_csr", "values",
+)  # fmt: skip
 TURNED = ("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
