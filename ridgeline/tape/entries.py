@@ -153,7 +153,7 @@ class Entry:
 class Place:
     """A place on a tape: the calls that came next, and what a flush computed there."""
 
-    __slots__ = ("endings", "last", "misses", "next", "rest")
+    __slots__ = ("__weakref__", "endings", "last", "misses", "next", "rest")
 
     def __init__(self) -> None:
         self.next: dict[Any, list[Entry]] = {}

@@ -33,6 +33,7 @@ MOST_NEXT = 8  # calls that may follow one another, of one function
 MOST_ENTRIES = 1 << 14  # of all tapes of a thread
 _new = object.__new__
 _ref = weakref.ref
+_GONE = _ref(Place())  # of a variable that nobody holds any more
 
 
 class TapeRecorder:
@@ -195,11 +196,11 @@ class TapeRecorder:
         tensors: list[Tensor] = []
         _collect((*args, *named.values()), tensors)
         fresh: dict[int, Cell] = {}
+        run.take_over(entry.count)
         made = run.handed_out(entry.result, tensors, fresh)
         if made is MISS:
             return MISS
         changes: list[Change] = []
-        run.take_over(entry.count)
         for write in entry.writes:
             cell = run.cell(write.number)
             if cell is None:
@@ -242,9 +243,8 @@ class TapeRecorder:
         behind: list[Any] = []
         for spent in entry.spent:
             if not behind:
-                behind = [
-                    _ref(owner) for n in spent.variables if (owner := run.owner(n)) is not None
-                ]
+                owners = [run.owner(number) for number in spent.variables]
+                behind = [_GONE if owner is None else _ref(owner) for owner in owners]
             cell = run.cell(spent.number)
             if cell is not None:
                 details = Rare() if cell.rare is None else cell.rare

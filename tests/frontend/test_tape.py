@@ -133,6 +133,22 @@ def test_gradients_of_gradients() -> None:
     agree(make, matched=False)  # the graph of the loss is kept
 
 
+def test_views_of_variables() -> None:
+    def make() -> Callable[[int], Any]:
+        token, x = data(1, 3).requires_grad_(), data(4, 3)
+
+        def step(number: int) -> Any:
+            token.grad = None
+            rows = token.reshape([1, 3]).expand(4, 3) * x
+            rows.square().sum().backward()
+            assert token.grad is not None
+            return token.grad.tolist()
+
+        return step
+
+    agree(make)
+
+
 def test_two_loops_side_by_side() -> None:
     def make() -> Callable[[int], Any]:
         w, x = data(4, 4).requires_grad_(), data(2, 4)
