@@ -115,6 +115,18 @@ def test_there_is_no_cycle_of_imports() -> None:
     assert list(house.cycles(PACKAGE)) == []
 
 
+def test_a_name_of_a_class_is_one_class() -> None:
+    """From the ground up to the runtime; what records and traces, and users, have their own."""
+    found: dict[str, list[str]] = {}
+    for path in modules():
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if RANK.get(layer(parts), len(LAYERS)) <= RANK["runtime"]:
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(".".join(parts))
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
 def test_no_layer_is_above_and_below_another() -> None:
     uses = {
         (layer(path.relative_to(PACKAGE).with_suffix("").parts), other)

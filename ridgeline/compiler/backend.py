@@ -70,7 +70,7 @@ class Run(Protocol):
         """Raise an error that says more than what a call raised, if there is one."""
 
 
-class Executable(Protocol):
+class LoadedProgram(Protocol):
     """A layout with its code, ready to run."""
 
     @property
@@ -175,7 +175,7 @@ class Backend(ABC):
         """The code in its readable form."""
 
     @abstractmethod
-    def executable(self, layout: Layout, calls: NumpyCalls) -> Executable:
+    def executable(self, layout: Layout, calls: NumpyCalls) -> LoadedProgram:
         """A layout ready to run; `calls` are what of it NumPy computes."""
 
     # ---- capabilities -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.collector import paused
-from ridgeline.compiler.backend import Backend, Executable, NumpyCalls, Run
+from ridgeline.compiler.backend import Backend, LoadedProgram, NumpyCalls, Run
 from ridgeline.compiler.background import background
 from ridgeline.compiler.memory_plan import Layout, from_text, lay_out, to_text
 from ridgeline.compiler.passes import Compilation, Observer
@@ -35,7 +35,7 @@ class Program:
         stages: Stages | None = None,
     ) -> None:
         self.layout, self.compilation, self._calls, self._stages = layout, to, calls, stages
-        self.executable: Executable = to.target.executable(layout, calls)
+        self.executable: LoadedProgram = to.target.executable(layout, calls)
         # run on the inputs' memory; every output is memory that nobody else has
         self.run: Callable[[Sequence[Any]], list[Any]] = self.executable.run
         # the same over memory for some outputs, by the numbers that `replaceable` gives them

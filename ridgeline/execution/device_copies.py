@@ -23,7 +23,7 @@ from ridgeline.runtime.buffer import HostBuffer, on, space
 _UNREAD = HostBuffer.borrow(np.zeros((), np.uint8))  # what any program can be given, and none reads
 
 
-class Fresh:
+class OwnedResults:
     """A program whose results are always memory of their own."""
 
     exclusive = None
@@ -114,7 +114,7 @@ class Brought:
         return self.program.explain(detail)
 
 
-class Chain(Fresh):
+class ProgramChain(OwnedResults):
     """Programs of several devices, one after the other, with copies between them."""
 
     def __init__(self, graph: Graph, parts: Sequence[Part]) -> None:

@@ -26,7 +26,7 @@ from ridgeline.compiler.pipeline import prepare
 from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.execution import flush_log
-from ridgeline.execution.device_copies import Brought, Chain, Fresh, reaches
+from ridgeline.execution.device_copies import Brought, OwnedResults, ProgramChain, reaches
 from ridgeline.execution.generalize import Came, came
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph, structure_of
@@ -83,7 +83,7 @@ class Runnable(Protocol):
     def explain(self, detail: str = ...) -> str: ...
 
 
-class Interpreted(Fresh):
+class Interpreted(OwnedResults):
     """A graph that the NumPy interpreter runs, behind the interface of a compiled program."""
 
     def __init__(self, graph: Graph) -> None:
@@ -148,10 +148,10 @@ def _check_sizes(outputs: Sequence[Node]) -> None:
 def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     parts = partition(graph)
     if len(parts) != 1 or any(n not in parts[0].outputs for n in graph.outputs):
-        return Chain(graph, parts)
+        return ProgramChain(graph, parts)
     (part,) = parts
     if any(n.type.device != part.device for n in graph.outputs):  # of several results of one node
-        return Chain(graph, parts)
+        return ProgramChain(graph, parts)
     as_they_lie = all(reaches(part.device, node) for node in graph.inputs)
     if as_they_lie and all(node is source for node, source in part.inputs.items()):
         return compiler.compile_graph(graph, pairs)

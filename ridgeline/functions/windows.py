@@ -22,7 +22,7 @@ from ridgeline.ops.elementwise import cast
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import RESHAPE, ReshapeAttrs
 from ridgeline.record.cells import Step, apply_steps, known
-from ridgeline.record.strided import Strided, Windows
+from ridgeline.record.strided import SlidingWindows, Strided
 
 
 def _unfolded(input: Node, dimension: int, size: int, step: int) -> tuple[Step, ...]:
@@ -32,7 +32,7 @@ def _unfolded(input: Node, dimension: int, size: int, step: int) -> tuple[Step, 
     total = known(source.shape[axis])
     if not 0 <= size <= total or step <= 0:
         raise ShapeError(f"unfold: windows of {size} every {step} on an axis of size {total}")
-    windows = Windows(axis, size, step, (total - size) // step + 1)
+    windows = SlidingWindows(axis, size, step, (total - size) // step + 1)
     if input.shape:
         return ((GATHER, windows),)
     before, after = (RESHAPE, ReshapeAttrs((1,))), (RESHAPE, ReshapeAttrs((size,)))

@@ -97,7 +97,7 @@ class Op:
     `reads(node)` says how often a kernel reads each element of each operand; without it, once. What
     is read more often is computed before the kernel where that is cheaper, and not at every read.
 
-    Loops have an `Op` too (`loops/ir.py`): a scalar operation of a kernel.
+    A scalar operation of a kernel is an `OpExpr` (`loops/ir.py`).
     """
 
     name: str

@@ -115,7 +115,7 @@ def polynomial(expr: ir.Expr) -> Polynomial[str] | None:
             forms[node] = Polynomial({(node.name,): 1})
         elif isinstance(node, ir.Const):
             forms[node] = Polynomial({}, int(node.value))
-        elif isinstance(node, ir.Op) and node.name in _ARITHMETIC:
+        elif isinstance(node, ir.OpExpr) and node.name in _ARITHMETIC:
             forms[node] = _ARITHMETIC[node.name](*[forms[arg] for arg in node.args])
         else:
             return None

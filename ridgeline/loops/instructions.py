@@ -13,7 +13,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import affine, free_vars
-from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Stmt
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, OpExpr, Reduce, Stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,14 @@ def _by_columns(read: tuple[Load, Load], loops: list[For]) -> tuple[Load, Load]:
 def factors(statement: Reduce) -> tuple[Load, Load] | None:
     """The two loads whose product is summed, converted or not; None for any other sum."""
     value = statement.values[0]
-    if statement.monoid != "sum" or not (isinstance(value, Op) and value.name == "mul"):
+    if statement.monoid != "sum" or not (isinstance(value, OpExpr) and value.name == "mul"):
         return None
     left, right = map(_uncast, value.args)
     return (left, right) if isinstance(left, Load) and isinstance(right, Load) else None
 
 
 def _uncast(expr: Expr) -> Expr:
-    return expr.args[0] if isinstance(expr, Op) and expr.name == "cast" else expr
+    return expr.args[0] if isinstance(expr, OpExpr) and expr.name == "cast" else expr
 
 
 def _variables(index: tuple[Expr, ...]) -> frozenset[str]:

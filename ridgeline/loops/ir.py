@@ -119,7 +119,7 @@ class Load(Expr):
         return f"{self.buffer.name}[{', '.join(map(repr, self.index))}]"
 
 
-class Op(Expr):
+class OpExpr(Expr):
     """A named scalar operation; `ridgeline/scalars.py` lists the names and their meaning."""
 
     __slots__ = ("args", "dtype", "name")
@@ -253,7 +253,7 @@ def statements(root: Stmt) -> Iterator[Stmt]:
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression."""
-    if type(expr) is Op:  # not isinstance: this is asked of every expression, many times
+    if type(expr) is OpExpr:  # not isinstance: this is asked of every expression, many times
         return expr.args
     return expr.index if type(expr) is Load else ()
 
@@ -310,7 +310,7 @@ def _label(node: Expr) -> str:
         return f"load {node.buffer.name} {node.dtype.name}"
     if isinstance(node, Const):
         return f"const {node.dtype.name} {node.text}"
-    if isinstance(node, Op):
+    if isinstance(node, OpExpr):
         return f"op {node.dtype.name} {node.name}"
     return f"{type(node).__name__} {node.name}" if isinstance(node, (Var, Hole)) else ""
 

@@ -47,7 +47,7 @@ def ingredients(body: ir.Stmt) -> set[object]:
     for statement in ir.statements(body):
         found.add(type(statement))
         for expr in ir.subexpressions(*ir.expressions(statement)):
-            found.add(expr.name if isinstance(expr, ir.Op) else expr.dtype)
+            found.add(expr.name if isinstance(expr, ir.OpExpr) else expr.dtype)
     return found
 
 
@@ -75,7 +75,7 @@ def with_short_indices(body: ir.Stmt) -> ir.Stmt:
 
 
 def _divides(expr: ir.Expr) -> bool:
-    return any(isinstance(e, ir.Op) and e.name in _DIVISIONS for e in ir.subexpressions(expr))
+    return any(isinstance(e, ir.OpExpr) and e.name in _DIVISIONS for e in ir.subexpressions(expr))
 
 
 SHORTEN_INDICES = LoopPass(

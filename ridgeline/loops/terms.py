@@ -18,7 +18,7 @@ import numpy as np
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Const, Expr, Load, Op
+from ridgeline.loops.ir import Const, Expr, Load, OpExpr
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
 _COMMUTATIVE_INTEGERS = frozenset({"max", "min"})  # floats: the order decides which zero wins
@@ -55,7 +55,7 @@ def op(name: str, *args: Expr) -> Expr:
             args = (args[1], args[0])
     rule = _IDENTITIES.get(name)
     simpler = rule(*args) if rule is not None else None
-    return Op.make(args, dtype, name) if simpler is None else simpler
+    return OpExpr.make(args, dtype, name) if simpler is None else simpler
 
 
 def cast(expr: Expr, dtype: DType) -> Expr:
@@ -64,9 +64,9 @@ def cast(expr: Expr, dtype: DType) -> Expr:
         return expr
     if isinstance(expr, Const) and dtype.kind != "complex":
         return constant(scalars.cast(_array(expr), dtype), dtype)
-    if isinstance(expr, Op) and expr.name == "cast" and holds(expr.dtype, expr.args[0].dtype):
+    if isinstance(expr, OpExpr) and expr.name == "cast" and holds(expr.dtype, expr.args[0].dtype):
         return cast(expr.args[0], dtype)
-    return Op.make((expr,), dtype, "cast")
+    return OpExpr.make((expr,), dtype, "cast")
 
 
 def bitcast(expr: Expr, dtype: DType) -> Expr:
@@ -75,20 +75,20 @@ def bitcast(expr: Expr, dtype: DType) -> Expr:
         return expr
     if expr.dtype.itemsize != dtype.itemsize:
         raise TypeError(f"bitcast from {expr.dtype.name} to {dtype.name} changes the width")
-    if isinstance(expr, Op) and expr.name == "bitcast":
+    if isinstance(expr, OpExpr) and expr.name == "bitcast":
         return bitcast(expr.args[0], dtype)
     if isinstance(expr, Const) and dtype.kind not in ("bool", "complex"):
         bits = _array(expr).view(dtype.numpy)
         if not (dtype.kind == "float" and np.isnan(bits.astype(np.float64))):
             return constant(bits, dtype)  # a literal NaN would lose its payload
-    return Op.make((expr,), dtype, "bitcast")
+    return OpExpr.make((expr,), dtype, "bitcast")
 
 
 def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
     """`expr` over other operands, simplified again."""
     if isinstance(expr, Load):
         return Load.make(expr.buffer, operands)
-    if not isinstance(expr, Op):
+    if not isinstance(expr, OpExpr):
         return expr
     if expr.name == "cast":
         return cast(operands[0], expr.dtype)
@@ -218,7 +218,7 @@ def _is_bool(expr: Expr, value: bool) -> bool:
 
 
 def _named(expr: Expr, name: str) -> tuple[Expr, ...] | None:
-    return expr.args if isinstance(expr, Op) and expr.name == name else None
+    return expr.args if isinstance(expr, OpExpr) and expr.name == name else None
 
 
 def _integral(expr: Expr) -> bool:
@@ -231,7 +231,7 @@ def _zero(expr: Expr) -> Const:
 
 def _offset(expr: Expr) -> tuple[Expr, int]:
     """An integer expression as (base, literal added to it)."""
-    if isinstance(expr, Op) and expr.name in ("add", "sub") and isinstance(expr.args[1], Const):
+    if isinstance(expr, OpExpr) and expr.name in ("add", "sub") and isinstance(expr.args[1], Const):
         amount = int(expr.args[1].value)
         return expr.args[0], amount if expr.name == "add" else -amount
     return expr, 0
@@ -243,10 +243,10 @@ def _shifted(base: Expr, amount: int) -> Expr:
     span = 1 << dtype.bits
     amount %= span
     if dtype.kind == "int" and amount > span // 2:
-        return Op.make((base, ir.const(span - amount, dtype)), dtype, "sub")
+        return OpExpr.make((base, ir.const(span - amount, dtype)), dtype, "sub")
     if dtype.kind == "int" and amount == span // 2:
         amount -= span
-    return Op.make((base, ir.const(amount, dtype)), dtype, "add") if amount else base
+    return OpExpr.make((base, ir.const(amount, dtype)), dtype, "add") if amount else base
 
 
 @identity("neg")
@@ -268,7 +268,7 @@ def _abs(x: Expr) -> Expr | None:
 
 @identity(*_ROUNDINGS)
 def _rounding(x: Expr) -> Expr | None:
-    whole = isinstance(x, Op) and (
+    whole = isinstance(x, OpExpr) and (
         x.name in _ROUNDINGS
         or (x.name == "cast" and x.args[0].dtype.kind in ("bool", "int", "uint"))
     )
@@ -279,9 +279,9 @@ def _rounding(x: Expr) -> Expr | None:
 def _not(x: Expr) -> Expr | None:
     if inner := _named(x, "not"):
         return inner[0]
-    if isinstance(x, Op) and x.name in ("eq", "ne"):
+    if isinstance(x, OpExpr) and x.name in ("eq", "ne"):
         return op("ne" if x.name == "eq" else "eq", *x.args)
-    if isinstance(x, Op) and x.name in ("lt", "le") and _integral(x.args[0]):
+    if isinstance(x, OpExpr) and x.name in ("lt", "le") and _integral(x.args[0]):
         return op("le" if x.name == "lt" else "lt", x.args[1], x.args[0])
     return None
 
@@ -461,7 +461,7 @@ def _guarded(condition: Expr, yes: Expr, no: Expr) -> Expr | None:
 
 def _is_dear(node: Expr) -> bool:
     """What a guard is for: memory that may not be read, calls that should not be made."""
-    return isinstance(node, Load) or (isinstance(node, Op) and node.name.startswith("libm_"))
+    return isinstance(node, Load) or (isinstance(node, OpExpr) and node.name.startswith("libm_"))
 
 
 @identity("fma")

@@ -159,12 +159,12 @@ class _Check:
         for name in free_vars(root):
             require(name in around, "a variable is a loop around it", name, root)
         for expr in ir.subexpressions(root):
-            if expr not in _sound and isinstance(expr, ir.Op):
+            if expr not in _sound and isinstance(expr, ir.OpExpr):
                 _verify_operation(expr)
                 _sound.add(expr)
 
 
-def _verify_operation(expr: ir.Op) -> None:
+def _verify_operation(expr: ir.OpExpr) -> None:
     row = scalars.TABLE.get(expr.name)
     if row is None:
         return  # a conversion, or what a code generator has of its own

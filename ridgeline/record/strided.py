@@ -23,7 +23,7 @@ Sizes = tuple[Size, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Windows(Attrs):
+class SlidingWindows(Attrs):
     """`count` windows of `size` elements, `step` apart, along an axis; they become the last one."""
 
     axis: int

@@ -9,11 +9,11 @@ from math import inf, prod
 from ridgeline.index.polynomial import Affine
 from ridgeline.loops import ir
 from ridgeline.loops.build import affine, free_vars, substitute
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Store, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, OpExpr, Reduce, Store, Var
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class LoopAccess:
     """One load or store: its buffer, and elements moved per step of each loop it depends on."""
 
     buffer: Buffer
@@ -41,14 +41,14 @@ class Access:
         return min(steps, whole) * self.buffer.dtype.itemsize
 
 
-def accesses(kernel: Kernel) -> list[Access]:
+def accesses(kernel: Kernel) -> list[LoopAccess]:
     """The distinct accesses of a kernel to its parameters."""
-    found: dict[tuple[Buffer, tuple[Expr, ...], bool], Access] = {}
+    found: dict[tuple[Buffer, tuple[Expr, ...], bool], LoopAccess] = {}
     for statement in ir.statements(kernel.body):
         read = ir.subexpressions(*ir.expressions(statement))
         guards = {
             expr.args[1]: free_vars(expr.args[0])
-            for expr in read if isinstance(expr, Op) and expr.name == "guarded"
+            for expr in read if isinstance(expr, OpExpr) and expr.name == "guarded"
         }  # fmt: skip
         for expr in read:
             if isinstance(expr, Load):
@@ -65,7 +65,7 @@ def accesses(kernel: Kernel) -> list[Access]:
     return [a for a in found.values() if a.buffer.slot >= 0]
 
 
-def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
+def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> LoopAccess:
     """The strides of one access."""
     linear: Expr = ir.index(0)
     opaque: frozenset[str] = frozenset()
@@ -81,11 +81,11 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
         last = free_vars(index[-1]) if index else frozenset()
         known = affine(index[-1]) if index else None
         strides = known.strides if known is not None else {}
-        return Access(
+        return LoopAccess(
             buffer, strides, opaque | (free_vars(linear) - last) if sizes else opaque, is_store
         )
     runs = _runs(buffer, index, opaque) if opaque else opaque
-    return Access(buffer, form.strides, opaque, is_store, runs)
+    return LoopAccess(buffer, form.strides, opaque, is_store, runs)
 
 
 def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> frozenset[str]:

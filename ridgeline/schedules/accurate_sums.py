@@ -11,7 +11,20 @@ from math import prod
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Alloc, Const, For, If, Kernel, Mma, Op, Pipe, Reduce, Seq, Stmt, Var
+from ridgeline.loops.ir import (
+    Alloc,
+    Const,
+    For,
+    If,
+    Kernel,
+    Mma,
+    OpExpr,
+    Pipe,
+    Reduce,
+    Seq,
+    Stmt,
+    Var,
+)
 from ridgeline.loops.schedule import Cascade, Step, attempt
 from ridgeline.loops.steps.cascade import sums_of
 from ridgeline.schedules.accesses import accesses
@@ -80,7 +93,7 @@ def _is_read_from_afar(kernel: Kernel, loop: For, machine: Machine) -> bool:
         for b, index in sums_of(loop).items()
     )
     read = ir.subexpressions(*(e for s in ir.statements(loop.body) for e in ir.expressions(s)))
-    done = [e.name for e in read if isinstance(e, Op) and e.dtype.kind == "float"]
+    done = [e.name for e in read if isinstance(e, OpExpr) and e.dtype.kind == "float"]
     cheap = len(done) <= _FEW_OPERATIONS and _CHEAP.issuperset(done)
     return apart and cheap and any(
         abs(a.stride(loop.name) or 0) * a.buffer.dtype.itemsize >= _FAR_APART

@@ -27,7 +27,7 @@ from ridgeline.loops.schedule import (
     Step,
     attempt,
 )
-from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.accesses import LoopAccess, accesses
 from ridgeline.schedules.dots import best_dot, dot_steps
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import ways_to_read
@@ -72,7 +72,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
 
 
 def _partly_known_steps(
-    touched: list[Access],
+    touched: list[LoopAccess],
     rows: dict[str, int],
     inner: dict[str, int],
     unknown: set[str],
@@ -106,7 +106,7 @@ def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
 
 
 def best_tile(
-    touched: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
+    touched: list[LoopAccess], rows: dict[str, int], inner: dict[str, int], machine: Machine
 ) -> tuple[float, RegisterTile, Panel | None]:
     """The lowest cost, in cycles per useful multiplication, its tile and what that packs."""
     loads = [a for a in touched if not a.is_store and set(a.strides) & set(inner)]
@@ -121,7 +121,7 @@ def best_tile(
     return best
 
 
-def _beyond_cache(touched: list[Access], sizes: dict[str, int], machine: Machine) -> list[str]:
+def _beyond_cache(touched: list[LoopAccess], sizes: dict[str, int], machine: Machine) -> list[str]:
     """The axes of the largest operand or result, if the last cache is soon full of it."""
     largest = max(touched, key=lambda a: a.footprint(sizes))
     soon = largest.footprint(sizes) > machine.l3_bytes // 4
@@ -185,7 +185,7 @@ def _tile_steps(
 
 
 def _unrolled_sum(
-    tile: RegisterTile, touched: list[Access], inner: dict[str, int], machine: Machine
+    tile: RegisterTile, touched: list[LoopAccess], inner: dict[str, int], machine: Machine
 ) -> list[Step]:
     """A short summed axis is copied out, where registers hold what its steps read in common.
 
@@ -205,7 +205,7 @@ def _unrolled_sum(
     return [SetKind(last, "unroll")] if live <= machine.registers else []
 
 
-def _overlaps(tile: RegisterTile, touched: list[Access], inner: dict[str, int]) -> bool:
+def _overlaps(tile: RegisterTile, touched: list[LoopAccess], inner: dict[str, int]) -> bool:
     """True for a sum of few products whose windows share vectors with their neighbours'."""
     if prod(inner.values()) > _FEW_PRODUCTS:
         return False
@@ -213,7 +213,7 @@ def _overlaps(tile: RegisterTile, touched: list[Access], inner: dict[str, int]) 
     return any(_common(a, tile, n, size) for a in moving for n, size in inner.items() if size > 1)
 
 
-def _common(load: Access, tile: RegisterTile, axis: str, length: int) -> int:
+def _common(load: LoopAccess, tile: RegisterTile, axis: str, length: int) -> int:
     """The values that steps of an axis read between them, if some are read by several steps."""
     places = {0}
     for name, factor in tile.unroll:
@@ -270,7 +270,7 @@ def fuse_contiguous(
         rows, inner = _renamed(rows, step), _renamed(inner, step)
 
 
-def _walks_as_one(pair: tuple[str, str], touched: list[Access], sizes: dict[str, int]) -> bool:
+def _walks_as_one(pair: tuple[str, str], touched: list[LoopAccess], sizes: dict[str, int]) -> bool:
     outer, inner = pair
     if sizes[outer] == 1 or sizes[inner] == 1:
         return False
@@ -292,7 +292,7 @@ def _renamed(axes: dict[str, int], step: Fuse) -> dict[str, int]:
 
 
 def streaming_steps(
-    touched: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
+    touched: list[LoopAccess], rows: dict[str, int], inner: dict[str, int], machine: Machine
 ) -> list[Step] | None:
     """Steps that read a matrix once from end to end; None if there is no such matrix."""
     if len(inner) != 1:

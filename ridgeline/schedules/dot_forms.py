@@ -12,7 +12,7 @@ from math import ceil, prod
 
 from ridgeline.dtypes import DType
 from ridgeline.loops.instructions import Instruction
-from ridgeline.schedules.accesses import Access
+from ridgeline.schedules.accesses import LoopAccess
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import share_blocks
 from ridgeline.schedules.tiles import COLLISION, RegisterTile, collide
@@ -43,8 +43,8 @@ class Shape:
     """A contraction that an instruction fits."""
 
     instruction: Instruction
-    left: Access
-    right: Access
+    left: LoopAccess
+    right: LoopAccess
     row: str
     column: str
     summed: str
@@ -80,12 +80,12 @@ class Shape:
         return _operand(self.right, packing)
 
 
-def _operand(read: Access, packing: str) -> Operand:
+def _operand(read: LoopAccess, packing: str) -> Operand:
     return Operand(read.buffer.name, read.buffer.dtype, packing)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class DotTile:
     """Rows and columns that registers hold sums for, the columns of a strip, and what a sum costs.
 
     `step` are the cycles of one step along the summed axis, `ends` those before and after all.
@@ -99,12 +99,12 @@ class Form:
     ends: float
 
 
-def forms(shape: Shape) -> Iterator[Form]:
+def forms(shape: Shape) -> Iterator[DotTile]:
     """What registers can hold."""
     return _tiles(shape) if shape.in_tiles else _vectors(shape)
 
 
-def _vectors(shape: Shape) -> Iterator[Form]:
+def _vectors(shape: Shape) -> Iterator[DotTile]:
     """Rows of vectors."""
     machine = shape.machine
     for width in range(1, _WIDEST + 1):
@@ -115,10 +115,10 @@ def _vectors(shape: Shape) -> Iterator[Form]:
         tile = RegisterTile(shape.column, columns, ((shape.row, height),))
         if left.packing == "in place" and collide(shape.left, tile):
             traffic += height * COLLISION
-        yield Form(height, columns, columns, left, _overlapped(arithmetic, traffic), 0.0)
+        yield DotTile(height, columns, columns, left, _overlapped(arithmetic, traffic), 0.0)
 
 
-def _tiles(shape: Shape) -> Iterator[Form]:
+def _tiles(shape: Shape) -> Iterator[DotTile]:
     """Tiles in tile registers, one or several to a strip.
 
     All rows read a strip again, and the tiles of a strip the same rows.
@@ -136,7 +136,7 @@ def _tiles(shape: Shape) -> Iterator[Form]:
             above = _TILE_READ - again * (_TILE_READ - _TILE_NEAR)
             across = _TILE_NEAR if strip * length <= near else _TILE_READ
             step = _overlapped(_TILE_PRODUCT * high * wide, above * high + across * wide)
-            yield Form(height, width, strip, left, step, _TILE_ENDS * high * wide)
+            yield DotTile(height, width, strip, left, step, _TILE_ENDS * high * wide)
 
 
 def _overlapped(arithmetic: float, traffic: float) -> float:
@@ -156,7 +156,7 @@ class Task:
     reads: float = 0.0
 
 
-def tasks(shape: Shape, form: Form, strips: int, around: int) -> Iterator[Task]:
+def tasks(shape: Shape, form: DotTile, strips: int, around: int) -> Iterator[Task]:
     """Blocks of rows that a core's cache holds; those that tiles read in place may be larger."""
     machine, size = shape.machine, shape.rows[shape.row]
     in_place = form.left.packing == "in place"

@@ -29,8 +29,8 @@ from ridgeline.loops.schedule import (
     Step,
     Tensorize,
 )
-from ridgeline.schedules.accesses import Access, access
-from ridgeline.schedules.dot_forms import Form, Operand, Shape, forms, tasks
+from ridgeline.schedules.accesses import LoopAccess, access
+from ridgeline.schedules.dot_forms import DotTile, Operand, Shape, forms, tasks
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.tiles import imbalance
 
@@ -63,7 +63,7 @@ class Dot:
 
 def best_dot(
     kernel: Kernel,
-    touched: list[Access],
+    touched: list[LoopAccess],
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,
@@ -105,7 +105,7 @@ def fitting(row: Instruction, left: DType, right: DType, total: DType) -> DType 
 
 
 def _axes(
-    left: Access, right: Access, touched: list[Access], rows: dict[str, int]
+    left: LoopAccess, right: LoopAccess, touched: list[LoopAccess], rows: dict[str, int]
 ) -> tuple[str, str] | None:
     """The longest axis of the left operand alone, and the one along which results lie."""
     own = [n for n in rows if left.stride(n) != 0 and right.stride(n) == 0]
@@ -117,7 +117,7 @@ def _axes(
     return (max(own, key=lambda n: rows[n]), along[0]) if own and len(along) == 1 else None
 
 
-def _sized(shape: Shape, form: Form) -> Iterator[Dot]:
+def _sized(shape: Shape, form: DotTile) -> Iterator[Dot]:
     """A form with its blocks, where the caches hold what is packed."""
     machine, rows, depth = shape.machine, shape.rows, shape.depth
     left, right, strip = form.left, shape.packed_right(), form.strip

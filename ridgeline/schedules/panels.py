@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import ceil, gcd, prod
 
-from ridgeline.schedules.accesses import Access
+from ridgeline.schedules.accesses import LoopAccess
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.tiles import Panel, Pieces, RegisterTile, elements, imbalance
 
@@ -22,7 +22,7 @@ _WAYS = 8  # lines that fall on one set of a core's cache and fit
 
 def ways_to_read(
     tile: RegisterTile,
-    touched: list[Access],
+    touched: list[LoopAccess],
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,
@@ -36,7 +36,7 @@ def ways_to_read(
         yield None
 
 
-def _reuse(operand: Access, tile: RegisterTile, rows: dict[str, int]) -> int:
+def _reuse(operand: LoopAccess, tile: RegisterTile, rows: dict[str, int]) -> int:
     """The tiles that read a strip."""
     factors = dict(tile.unroll)
     others = [n for n in rows if n != tile.vector and operand.stride(n) == 0]
@@ -44,7 +44,7 @@ def _reuse(operand: Access, tile: RegisterTile, rows: dict[str, int]) -> int:
 
 
 def _lies_well(
-    operand: Access, tile: RegisterTile, inner: dict[str, int], machine: Machine
+    operand: LoopAccess, tile: RegisterTile, inner: dict[str, int], machine: Machine
 ) -> bool:
     """True for a strip of whole lines that stays in a core's cache: few fall on one set of it.
 
@@ -63,11 +63,11 @@ def _lies_well(
 
 def _in_lanes(
     tile: RegisterTile,
-    touched: list[Access],
+    touched: list[LoopAccess],
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,
-) -> Access | None:
+) -> LoopAccess | None:
     """The one operand whose elements fill the lanes, unless it lies in the order of a strip."""
     if tile.vector not in rows:
         return None
@@ -83,7 +83,7 @@ def _in_lanes(
 
 def _panel(
     tile: RegisterTile,
-    operand: Access,
+    operand: LoopAccess,
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,
@@ -119,7 +119,7 @@ def _panel(
     )  # fmt: skip
 
 
-def _is_strip(operand: Access, tile: RegisterTile, inner: dict[str, int]) -> bool:
+def _is_strip(operand: LoopAccess, tile: RegisterTile, inner: dict[str, int]) -> bool:
     """True where memory is in the order in which tiles read it: lanes, then the summed axes."""
     step, lanes = tile.lanes, operand.stride(tile.vector) == 1
     for name in reversed(inner):
@@ -135,7 +135,7 @@ def _around(pieces: Pieces) -> tuple[str, ...]:
 
 def _pieces(
     tile: RegisterTile,
-    operand: Access,
+    operand: LoopAccess,
     together: int,
     rows: dict[str, int],
     inner: dict[str, int],
@@ -161,17 +161,21 @@ def _pieces(
     return None
 
 
-def _itemsize(operand: Access) -> int:
+def _itemsize(operand: LoopAccess) -> int:
     """Bytes of a packed element: narrow numbers are packed as what they are converted to."""
     return max(operand.buffer.dtype.itemsize, 4)
 
 
-def _unit_last(operand: Access) -> Callable[[str], bool]:
+def _unit_last(operand: LoopAccess) -> Callable[[str], bool]:
     return lambda name: operand.stride(name) == 1
 
 
 def _packing(
-    operand: Access, tile: RegisterTile, axes: list[str], inner: dict[str, int], machine: Machine
+    operand: LoopAccess,
+    tile: RegisterTile,
+    axes: list[str],
+    inner: dict[str, int],
+    machine: Machine,
 ) -> tuple[int, float]:
     """The side of the squares to turn, and the cycles an element costs."""
     if operand.stride(tile.vector) == 1:

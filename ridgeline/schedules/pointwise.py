@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ridgeline import scalars
 from ridgeline.loops import ir
-from ridgeline.loops.ir import For, Kernel, Op
+from ridgeline.loops.ir import For, Kernel, OpExpr
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, StreamingStore, attempt
 from ridgeline.schedules.accesses import accesses
@@ -53,7 +53,7 @@ def is_long(kernel: Kernel) -> bool:
     """
     values = (e for s in ir.statements(kernel.body) for e in ir.expressions(s))
     parts = (part for value in values for part in ir.subexpressions(value))
-    return any(isinstance(part, Op) and part.name in scalars.SPECIAL for part in parts)
+    return any(isinstance(part, OpExpr) and part.name in scalars.SPECIAL for part in parts)
 
 
 def collapse(kernel: Kernel, names: list[str], chosen: list[Step]) -> tuple[Kernel, list[str]]:

@@ -12,7 +12,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.ir import For, Kernel
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import FuseSiblings, Reorder, Rfactor, SetKind, Split, Step, attempt
-from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.accesses import LoopAccess, accesses
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.pointwise import collapse, is_long, loop_extents, streams
 
@@ -63,7 +63,7 @@ def _columns(extents: dict[str, int | None], inner: list[str]) -> float:
     return inf if None in lengths else prod(length or 1 for length in lengths)
 
 
-def _scattered(touched: list[Access], axis: str) -> int:
+def _scattered(touched: list[LoopAccess], axis: str) -> int:
     """Loads whose lanes would lie apart."""
     loads = [a for a in touched if not a.is_store]
     return sum(a.stride(axis) not in (0, 1) and axis not in a.runs for a in loads)

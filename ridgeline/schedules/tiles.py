@@ -17,7 +17,7 @@ from itertools import combinations
 from math import ceil, inf, log2, prod
 
 from ridgeline.loops.ir import Buffer, Const
-from ridgeline.schedules.accesses import Access
+from ridgeline.schedules.accesses import LoopAccess
 from ridgeline.schedules.machine import Machine
 
 _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 16)
@@ -75,7 +75,7 @@ class Pieces:
 
 
 def candidates(
-    loads: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
+    loads: list[LoopAccess], rows: dict[str, int], inner: dict[str, int], machine: Machine
 ) -> Iterator[RegisterTile]:
     """All tiles that fit into the registers."""
     sizes = {**rows, **inner}
@@ -115,7 +115,7 @@ def _unrolls(
                     yield RegisterTile(vector, lanes, ((names[0], f), (names[1], g)))
 
 
-def elements(loads: list[Access], machine: Machine) -> int:
+def elements(loads: list[LoopAccess], machine: Machine) -> int:
     """Elements of a vector register, by the widest operand."""
     return machine.lanes(max((a.buffer.dtype.itemsize for a in loads), default=4))
 
@@ -142,8 +142,8 @@ def imbalance(tasks: int, machine: Machine) -> float:
 def cost(
     tile: RegisterTile,
     panel: Panel | None,
-    loads: list[Access],
-    stores: list[Access],
+    loads: list[LoopAccess],
+    stores: list[LoopAccess],
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,
@@ -184,7 +184,7 @@ def cost(
 def _read_again(
     tile: RegisterTile,
     panel: Panel | None,
-    loads: list[Access],
+    loads: list[LoopAccess],
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,
@@ -218,7 +218,7 @@ def _step(
     tile: RegisterTile,
     length: int,
     panel: Panel | None,
-    loads: list[Access],
+    loads: list[LoopAccess],
     width: int,
     machine: Machine,
 ) -> float:
@@ -257,7 +257,7 @@ def _passes(lanes: int, width: int, machine: Machine) -> float:
     return 0.5 if machine.half_units and 2 * lanes <= width else 1.0
 
 
-def collide(load: Access, tile: RegisterTile) -> bool:
+def collide(load: LoopAccess, tile: RegisterTile) -> bool:
     """True for streams that fall on one set of the nearest cache, more of them than it holds."""
     size = load.buffer.dtype.itemsize
     apart = [f for n, f in tile.unroll if (load.stride(n) or 1) * size % _CACHE_PERIOD == 0]
@@ -267,7 +267,7 @@ def collide(load: Access, tile: RegisterTile) -> bool:
 def _jumps(
     tile: RegisterTile,
     panel: Panel | None,
-    loads: list[Access],
+    loads: list[LoopAccess],
     inner: dict[str, int],
     machine: Machine,
 ) -> float:
@@ -297,7 +297,7 @@ def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
 
 
 def _guard_cost(
-    load: Access, stride: int | None, tile: RegisterTile, length: int, registers: int
+    load: LoopAccess, stride: int | None, tile: RegisterTile, length: int, registers: int
 ) -> float:
     """Cycles to find out which lanes have an element: known beforehand where they hold all."""
     if tile.vector not in load.guards or tile.lanes == length:
@@ -305,7 +305,7 @@ def _guard_cost(
     return _LOOKED * registers if stride in (0, 1) else _GATHERED * tile.lanes
 
 
-def _store_cost(stores: list[Access], tile: RegisterTile, width: int) -> float:
+def _store_cost(stores: list[LoopAccess], tile: RegisterTile, width: int) -> float:
     registers = registers_of(tile.lanes, width)
     total = 0.0
     for store in stores:
@@ -314,7 +314,7 @@ def _store_cost(stores: list[Access], tile: RegisterTile, width: int) -> float:
     return total + registers
 
 
-def _across(store: Access, tile: RegisterTile) -> float:
+def _across(store: LoopAccess, tile: RegisterTile) -> float:
     """Cycles to store an element whose neighbours are in other registers, or on other lines."""
     axis, factor = tile.unroll[-1] if tile.unroll else ("", 1)
     apart = (store.stride(tile.vector) or 1) * store.buffer.dtype.itemsize

@@ -16,7 +16,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.ops.contract import ContractAttrs, contract
-from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.accesses import LoopAccess, accesses
 from ridgeline.schedules.contraction import best_tile
 from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.machine import Machine
@@ -92,8 +92,8 @@ def _best(
 
 def _is_strip(
     tile: RegisterTile,
-    weights: Access,
-    loads: list[Access],
+    weights: LoopAccess,
+    loads: list[LoopAccess],
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,

@@ -26,7 +26,7 @@ from ridgeline.tracing.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordedCall:
     """The graph of a call, how it was recorded, and the memory that its inputs have now."""
 
     graph: Graph
@@ -34,7 +34,7 @@ class Recording:
     memory: Mapping[Node, Any]
 
     @classmethod
-    def of(cls, trace: Trace, leaves: Sequence[Any]) -> Recording:
+    def of(cls, trace: Trace, leaves: Sequence[Any]) -> RecordedCall:
         """What a trace would read for a call with these arguments."""
         graph, how = trace.executable.captured
         sources = trace.recording.inputs
@@ -76,7 +76,7 @@ class Recording:
 
 def bisect(trace: Trace, leaves: Sequence[Any]) -> str:
     """Say which pass makes the first wrong result, if one does."""
-    recording = Recording.of(trace, leaves)
+    recording = RecordedCall.of(trace, leaves)
     wanted = recording.interpreted(recording.graph.outputs)
     worst = recording.difference(wanted, recording.compiled(""))
     if not worst:

@@ -177,12 +177,12 @@ def scan(
     >>> sums
     tensor([1., 3., 6.])
     """
-    given = Given.of(init, xs, length, reverse)
+    given = ScanInputs.of(init, xs, length, reverse)
     return looped(given, iteration(f, given))
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ScanInputs:
     """What a scan runs over: structures and leaves of the first carry and of all slices."""
 
     carry: Hashable
@@ -193,7 +193,7 @@ class Given:
     reverse: bool
 
     @classmethod
-    def of(cls, init: Any, xs: Any, length: int | None, reverse: bool) -> Given:
+    def of(cls, init: Any, xs: Any, length: int | None, reverse: bool) -> ScanInputs:
         """The arguments of `scan`."""
         carry, carried = tensors_of(init, "init")
         slices, arrays = tensors_of(xs, "xs")
@@ -212,7 +212,7 @@ class Iteration:
     returned: list[Any]  # None where that has one
 
 
-def iteration(f: Callable[[Any, Any], Any], given: Given) -> Iteration:
+def iteration(f: Callable[[Any, Any], Any], given: ScanInputs) -> Iteration:
     """One iteration of `f`, traced."""
     frame = BodyFrame("scan", given.length, given.reverse)
     state = [frame.element(v._type) for v in given.carried if v is not None]
@@ -237,7 +237,7 @@ def iteration(f: Callable[[Any, Any], Any], given: Given) -> Iteration:
     return Iteration(step, captured, list(frame.offsets.values()), frame.highest, outputs, present)
 
 
-def looped(given: Given, found: Iteration) -> tuple[Any, Any]:
+def looped(given: ScanInputs, found: Iteration) -> tuple[Any, Any]:
     """The last carry and all further results of an iteration that runs over what is given."""
     highest = max(highest_mode(given.carried), highest_mode(given.arrays), found.highest)
     mode = result_mode(highest)

@@ -17,7 +17,7 @@ from ridgeline.record.modes import modes
 from ridgeline.record.recorder import taped
 from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.control_flow import Given, Iteration, iteration, looped
+from ridgeline.tracing.control_flow import Iteration, ScanInputs, iteration, looped
 from ridgeline.tracing.kept_bodies import KeptBodies, is_steady
 
 
@@ -47,7 +47,7 @@ def own_scan(
     reverse: bool = False,
 ) -> tuple[Any, Any]:
     """`scan` of `function(carry, x, weights, *settings)`, which is ours and reads nothing else."""
-    given = Given.of(init, xs, None, reverse)
+    given = ScanInputs.of(init, xs, None, reverse)
 
     def step(carry: Any, x: Any) -> Any:
         return function(carry, x, weights, *settings)
@@ -66,7 +66,7 @@ def own_scan(
     return looped(given, found)
 
 
-def _form(given: Given) -> Hashable:
+def _form(given: ScanInputs) -> Hashable:
     """All that tracing depends on besides the weights; how long a scan is, is nothing of it."""
     carried = tuple([None if v is None else v._type for v in given.carried])
     slices = tuple(

@@ -1,8 +1,8 @@
 """Tensors that a function leaves in objects, and finds there again: `self.last = y`, `d[k] = y`.
 
 While a function is traced, assignments of new tensors to attributes and entries of dicts that lie
-outside are noted as `Store`s, and so is what `list.append` adds. A replay does them again with the
-tensors of its own call. What was there before is no condition of the trace, unless the function
+outside are noted as `StateWrite`s, and so is what `list.append` adds. A replay does them again with
+the tensors of its own call. What was there before is no condition of the trace, unless the function
 reads it: then it is an input, found anew in every call (`StateInput`), as long as it is of the same
 kind. Anything else that changes such a place makes the function open.
 """
@@ -73,7 +73,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StateWrite:
     """What a call left at a place, and what was there when it began."""
 
     place: Place
@@ -169,8 +169,8 @@ def _tensors(value: Any, fits: Callable[[Tensor], bool]) -> bool:
 class Stores:
     """The stores of one traced call, in order."""
 
-    all: list[Store] = field(default_factory=list)  # an owner lives as long as this
-    _known: dict[tuple[int, Any], Store] = field(default_factory=dict)  # the first at a place
+    all: list[StateWrite] = field(default_factory=list)  # an owner lives as long as this
+    _known: dict[tuple[int, Any], StateWrite] = field(default_factory=dict)  # the first at a place
     _owners: set[int] = field(default_factory=set)
 
     def add(self, place: Place, value: Any, capture: Any) -> bool:
@@ -180,7 +180,7 @@ class Stores:
         at = (id(place.table), place.key)
         before = MISSING if place.key is None else place.now()
         first = self._known.get(at)
-        store = Store(place, value, before if first is None else first.before)
+        store = StateWrite(place, value, before if first is None else first.before)
         self._known.setdefault(at, store)
         self._owners.add(id(place.table))
         self.all.append(store)

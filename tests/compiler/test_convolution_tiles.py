@@ -14,7 +14,7 @@ from ridgeline.functions.convolution import conv2d
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.lowering.lower import GroupLowering
-from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.accesses import LoopAccess, accesses
 from ridgeline.schedules.contraction import best_tile
 from ridgeline.schedules.machine import Machine
 
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 def lowered(
     image: Shape, filters: Shape, **settings: Any
-) -> tuple[list[Access], dict[str, int], dict[str, int]]:
+) -> tuple[list[LoopAccess], dict[str, int], dict[str, int]]:
     """What the loops of a convolution touch, and their lengths."""
     root = conv2d(*(leaf(TensorType(s, dtypes.float32)) for s in (image, filters)), **settings)
     made = GroupLowering(folds=[root], graph=Graph([root], root.inputs), name="convolution").lower()

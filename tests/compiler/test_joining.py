@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 import ridgeline as rl
 from ridgeline import nn
 from ridgeline.codegen.cuda import compile_all
-from ridgeline.codegen.cuda.horizontal_fusion import Part, join_key, joined
+from ridgeline.codegen.cuda.horizontal_fusion import FusedCall, join_key, joined
 from ridgeline.compiler import lay_out, lower_graph
 from ridgeline.compiler.lowering import Joiner
 from ridgeline.compiler.memory_plan import JoinedCall, from_text, to_text
@@ -122,7 +122,7 @@ def test_a_joined_launch_compiles_and_shares_out_its_blocks() -> None:
         (made,) = lower_graph(Graph([output], [value]), target=StatedGpu()).kernels
         kernels.append(made.kernel)
     assert kernels[0] == kernels[1] and {join_key(kernel) for kernel in kernels} == {(0,)}
-    source = joined([Part(kernel, (2 * n, 2 * n + 1)) for n, kernel in enumerate(kernels)])
+    source = joined([FusedCall(kernel, (2 * n, 2 * n + 1)) for n, kernel in enumerate(kernels)])
     (launch,) = source.launches
     first = _table(source.text, "part_first")
     arguments = _table(source.text, "part_arguments")

@@ -12,7 +12,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.graph.graph import nbytes, operations
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.autodiff.rematerialize import Network, cheapest_to_keep
+from ridgeline.graph.passes.autodiff.rematerialize import FlowNetwork, cheapest_to_keep
 from ridgeline.ops import elementwise as E, reduce as R
 from tests.compiler.programs import f32, typed
 
@@ -66,7 +66,7 @@ def test_no_choice_is_cheaper(seed: int) -> None:
 
 
 def test_the_cut_separates_and_is_as_large_as_the_flow() -> None:
-    network = Network()
+    network = FlowNetwork()
     a, b = network.place(), network.place()
     for start, end, room in ((0, a, 5), (0, b, 3), (a, b, 9), (a, 1, 2), (b, 1, 4)):
         network.pipe(start, end, room)

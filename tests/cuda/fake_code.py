@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.codegen.cuda import KernelSource, generate
-from ridgeline.codegen.cuda.horizontal_fusion import Part, joined
+from ridgeline.codegen.cuda.horizontal_fusion import FusedCall, joined
 from ridgeline.loops.build import map_buffers
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Buffer, Const, Kernel
@@ -30,17 +30,17 @@ class FakeCode:
     """The texts that were generated, and what they compute."""
 
     driver: FakeDriver
-    sources: dict[str, tuple[KernelSource, Sequence[Part], bool]] = field(default_factory=dict)
+    sources: dict[str, tuple[KernelSource, Sequence[FusedCall], bool]] = field(default_factory=dict)
     architectures: list[str] = field(default_factory=list)  # of the images, as they were made
 
     def generate(self, kernel: Kernel) -> KernelSource:
         """The compiler's own text of a kernel."""
         made = generate(kernel)
-        everything = Part(kernel, tuple(range(len(kernel.params))))
+        everything = FusedCall(kernel, tuple(range(len(kernel.params))))
         self.sources[made.text] = made, [everything], False
         return made
 
-    def joined(self, parts: Sequence[Part]) -> KernelSource:
+    def joined(self, parts: Sequence[FusedCall]) -> KernelSource:
         """The compiler's own text of several kernels."""
         made = joined(parts)
         self.sources[made.text] = made, parts, True
@@ -64,12 +64,12 @@ class FakeCode:
         first = symbol == source.launches[0].symbol  # all launches of a kernel are one here
         return Function(context, symbol, read, lambda given: self._run(parts, given, first))
 
-    def _run(self, parts: Sequence[Part], given: tuple[int, ...], first: bool) -> None:
+    def _run(self, parts: Sequence[FusedCall], given: tuple[int, ...], first: bool) -> None:
         for part in parts if first else ():
             apart = _apart(part, given)
             interpret(apart.kernel, self._memory(apart, given), {})
 
-    def _memory(self, part: Part, given: tuple[int, ...]) -> dict[int, Any]:
+    def _memory(self, part: FusedCall, given: tuple[int, ...]) -> dict[int, Any]:
         """The memory of a kernel's slots, as much of it as the kernel says it uses."""
         found: dict[int, Any] = {}
         for param, place in zip(part.kernel.params, part.arguments):
@@ -85,7 +85,7 @@ class FakeCode:
         return found
 
 
-def _apart(part: Part, given: tuple[int, ...]) -> Part:
+def _apart(part: FusedCall, given: tuple[int, ...]) -> FusedCall:
     """A slot for each memory: a kernel that may work in place can be given two for one."""
     first: dict[int, int] = {}
     free = 1 + max((param.slot for param in part.kernel.params), default=0)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ridgeline.dtypes import bfloat16
-from ridgeline.runtime.cuda.cudnn_api import Attribute, Kind
+from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptors
 
 from .fake_driver import FakeDriver
 
@@ -142,7 +142,7 @@ class FakeCudnn:
 
     def cudnnBackendCreateDescriptor(self, kind: Any, into: Any) -> int:
         into._obj.value = number = len(self._made) + 1
-        self._made[number] = _Described(Kind(kind.value))
+        self._made[number] = _Described(Descriptors(kind.value))
         return 0
 
     def cudnnBackendDestroyDescriptor(self, target: Any) -> int:
@@ -178,7 +178,8 @@ class FakeCudnn:
         by_value = {
             tensor.values[Attribute.TENSOR_ID][0]
             for tensor in self._made.values()
-            if tensor.what is Kind.TENSOR and any(tensor.values[Attribute.TENSOR_IS_BY_VALUE])
+            if tensor.what is Descriptors.TENSOR
+            and any(tensor.values[Attribute.TENSOR_IS_BY_VALUE])
         }
         memory = [
             f"{number}={'number' if number in by_value else self.launches.at(at)}"

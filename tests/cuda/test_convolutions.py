@@ -197,14 +197,14 @@ def test_what_the_library_is_told(told: Recorder, kind: str) -> None:
     assert told.of(Attribute.CONVOLUTION_STRIDES) == [[1, 2]]
     assert told.of(Attribute.CONVOLUTION_BEFORE) == [[0, 2]]
     assert told.of(Attribute.CONVOLUTION_AFTER) == [[0, 2]]
-    assert operation.kind is cudnn_api.Kind[kind.upper()]
+    assert operation.kind is cudnn_api.Descriptors[kind.upper()]
 
 
 def test_what_the_library_is_told_of_a_bias_and_a_relu(told: Recorder) -> None:
     attrs = replace(ALONG, biased=True, rectified=True)
     operations = cudnn_convolution._operations(attrs, "bfloat16")
-    pointwise = cudnn_api.Kind.OPERATION_POINTWISE
-    assert [o.kind for o in operations] == [cudnn_api.Kind.FORWARD, pointwise, pointwise]
+    pointwise = cudnn_api.Descriptors.OPERATION_POINTWISE
+    assert [o.kind for o in operations] == [cudnn_api.Descriptors.FORWARD, pointwise, pointwise]
     found = zip(told.of(Attribute.TENSOR_SIZES), told.of(Attribute.TENSOR_IS_VIRTUAL),
                 told.of(Attribute.TENSOR_TYPE))  # fmt: skip
     assert list(found) == [

@@ -26,7 +26,7 @@ from ridgeline.ops.differentiate import reverse
 from ridgeline.runtime.cuda import cudnn_api
 from ridgeline.runtime.cuda.attention import Attention, AttentionLaunch, Strides, cudnn
 from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD
-from ridgeline.runtime.cuda.cudnn_graph import Held, Network, Tensor, operations
+from ridgeline.runtime.cuda.cudnn_graph import HeldIn, Network, TensorDesc, operations
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
 from ridgeline.runtime.cuda.launches import KernelLaunch
 from tests.cuda.stated import StatedGpu
@@ -47,7 +47,7 @@ def shared(array: Any, sizes: Sequence[int]) -> Any:
     return np.repeat(array, max(1, sizes[1] // array.shape[1]), 1)
 
 
-def compute(name: str, operands: Sequence[Any], result: Tensor, axis: int | None) -> Any:
+def compute(name: str, operands: Sequence[Any], result: TensorDesc, axis: int | None) -> Any:
     """An operation in float64."""
     if name == "matmul":
         left, right = operands
@@ -69,7 +69,7 @@ def run(net: Network, memory: dict[str, Any]) -> None:
     """Compute a network over flat memory, which is read and written by strides."""
     values: dict[int, Any] = {one.number: np.full((1,) * 4, one.value) for one in net.values}
 
-    def view(role: str, tensor: Tensor) -> Any:
+    def view(role: str, tensor: TensorDesc) -> Any:
         steps = [step * memory[role].itemsize for step in tensor.strides]
         return np.lib.stride_tricks.as_strided(memory[role], tensor.sizes, steps)
 
@@ -80,7 +80,7 @@ def run(net: Network, memory: dict[str, Any]) -> None:
             operands = [values[one.number] for one in step.operands]
             found = compute(step.name, operands, step.result, step.axis)
         assert found.shape == step.result.sizes, step.name
-        if step.result.held is Held.IN_MEMORY:
+        if step.result.held is HeldIn.IN_MEMORY:
             values[step.result.number][...] = found
         else:
             values[step.result.number] = found

@@ -23,7 +23,7 @@ from ridgeline.runtime.cuda import device as devices
 from ridgeline.runtime.cuda.memory import allocate
 from ridgeline.runtime.cuda.plan import DevicePlan, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
-from ridgeline.runtime.cuda.steps import KernelStep, Words
+from ridgeline.runtime.cuda.steps import ArgumentWords, KernelStep
 from ridgeline.runtime.cuda.stream import Event, Stream
 
 from .fake_code import FakeCode
@@ -312,7 +312,7 @@ def test_finalizers_leave_the_device_as_it_is(fake: FakeDriver) -> None:
             held.clear()
             gc.collect()
 
-    def steps(words: Words) -> list[Any]:
+    def steps(words: ArgumentWords) -> list[Any]:
         return [Drop(), KernelStep(fake.function("behind", 1), 1, 32, 0, 1, (0,), words)]
 
     plan = DevicePlan(here, Slots(1, (), (), 0, 0), steps)

@@ -11,7 +11,7 @@ from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.interpreter.interpret import interpret
-from ridgeline.loops.ir import For, Kernel, Op
+from ridgeline.loops.ir import For, Kernel, OpExpr
 from ridgeline.loops.legalize import with_short_indices
 from ridgeline.ops.elementwise import apply, cast, full_like, scale
 from ridgeline.ops.movement import permute
@@ -59,7 +59,7 @@ def test_a_block_is_computed_once_for_its_four_words(shape: tuple[int, ...]) -> 
         e
         for s in ir.statements(body)
         for e in ir.subexpressions(*ir.expressions(s))
-        if isinstance(e, Op) and e.name == "philox"
+        if isinstance(e, OpExpr) and e.name == "philox"
     ]
     assert calls
     for call in calls:

@@ -19,7 +19,7 @@ from ridgeline.runtime.cuda.graphs import MOST_GRAPHS
 from ridgeline.runtime.cuda.memory import allocate
 from ridgeline.runtime.cuda.plan import DevicePlan, HostStep, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
-from ridgeline.runtime.cuda.steps import KernelStep, Words
+from ridgeline.runtime.cuda.steps import ArgumentWords, KernelStep
 from ridgeline.runtime.cuda.stream import Event, Stream
 
 from .fake_driver import FakeDriver
@@ -81,7 +81,7 @@ def plan_of(fake: FakeDriver, made: int = 1) -> DevicePlan:
     slots = Slots(inputs=2, made=(64,) * made, arena=((2 + made, 256),), arena_bytes=512,
                   workspace_bytes=128)  # fmt: skip
 
-    def steps(words: Words) -> list[KernelStep]:
+    def steps(words: ArgumentWords) -> list[KernelStep]:
         first = KernelStep(fake.function("first", 2), 1, 32, 0, 1, (0, 2 + made), words)
         second = KernelStep(fake.function("second", 2), 1, 32, 0, 1, (2 + made, 2), words)
         return [first, second]
@@ -173,7 +173,7 @@ def test_memory_of_another_space_is_refused(fake: FakeDriver) -> None:
 def test_a_host_step_runs_between_launches_and_is_not_captured(fake: FakeDriver) -> None:
     order: list[str] = []
 
-    def steps(words: Words) -> list[KernelStep | HostStep]:
+    def steps(words: ArgumentWords) -> list[KernelStep | HostStep]:
         return [
             KernelStep(fake.function("before", 1), 1, 32, 0, 1, (0,), words),
             HostStep(lambda held: order.append([k for k, _ in fake.launches][-1])),
@@ -191,7 +191,7 @@ def _wrong() -> None:
     raise IndexRangeError("index 7 is outside")
 
 
-def _set(watch: flags.Watch) -> None:
+def _set(watch: flags.ErrorFlag) -> None:
     """What a kernel does."""
     ctypes.c_bool.from_address(watch.address).value = True
 

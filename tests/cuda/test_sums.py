@@ -21,7 +21,7 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     Mma,
-    Op,
+    OpExpr,
     Pipe,
     Reduce,
     Seq,
@@ -75,7 +75,7 @@ def chains(
 
 def _most(extent: Expr) -> int:
     """The length of a loop, of which the last turn may be shorter."""
-    if isinstance(extent, Op) and extent.name == "min":
+    if isinstance(extent, OpExpr) and extent.name == "min":
         return min(_most(part) for part in extent.args if isinstance(part, Const))
     assert isinstance(extent, Const)
     return int(extent.value)

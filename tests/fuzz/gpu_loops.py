@@ -15,7 +15,7 @@ import numpy as np
 from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.compiler import lower_graph
 from ridgeline.compiler.stages import CompiledKernel
-from ridgeline.execution.tiers import Fresh, as_buffer
+from ridgeline.execution.tiers import OwnedResults, as_buffer
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
@@ -29,7 +29,7 @@ _FEW = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8, block_accesses=0)
 
 
 @dataclass
-class LoopProgram(Fresh):
+class LoopProgram(OwnedResults):
     """A graph as a GPU would run it, kernel by kernel."""
 
     graph: Graph

@@ -10,7 +10,7 @@ import z3
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, loads, sites
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Store, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, OpExpr, Reduce, Store, Var
 from tests.loops import solver
 
 _INTEGER = {"add", "sub", "mul", "neg", "min", "max", "floordiv", "mod", "abs"}
@@ -41,13 +41,13 @@ class _Terms:
         if isinstance(node, Const) and node.dtype.kind != "float":
             value = node.value
             return z3.BoolVal(value) if isinstance(value, bool) else z3.IntVal(int(value))
-        if isinstance(node, Op):
+        if isinstance(node, OpExpr):
             found = self._operation(node)
             if found is not None:
                 return found
         return self._anything(node)
 
-    def _operation(self, node: Op) -> Any:
+    def _operation(self, node: OpExpr) -> Any:
         args = [self._known[a] for a in node.args]
         kind = node.args[-1].dtype.kind
         if node.name == "cast" and kind in ("int", "uint") and node.dtype.kind == "int":

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
-from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, OpExpr, Var
 from ridgeline.loops.text import printer
 
 _TOKEN = re.compile(
@@ -236,7 +236,7 @@ class _Reader:
         conversion = printer.CASTS.get(name) or printer.BITCASTS.get(name)
         if conversion is not None:
             kind = "cast" if name in printer.CASTS else "bitcast"
-            return Op.make((_typed(tokens, operands[0], None),), conversion, kind)
+            return OpExpr.make((_typed(tokens, operands[0], None),), conversion, kind)
         row = scalars.TABLE.get(name)
         if row is None or len(operands) != row.arity:
             tokens.fail(f"there is no operation {name!r} with {len(operands)} operands")
@@ -245,4 +245,6 @@ class _Reader:
         shared = known[0] if known else None
         args = [_typed(tokens, operand, dtypes.bool_) for operand in operands[:first]]
         args += [_typed(tokens, operand, shared) for operand in operands[first:]]
-        return Op.make(tuple(args), scalars.result_type(row, tuple(a.dtype for a in args)), name)
+        return OpExpr.make(
+            tuple(args), scalars.result_type(row, tuple(a.dtype for a in args)), name
+        )

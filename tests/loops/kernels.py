@@ -20,7 +20,7 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     Load,
-    Op,
+    OpExpr,
     Reduce,
     Seq,
     Stmt,
@@ -174,7 +174,7 @@ def _literals(dtype: DType) -> st.SearchStrategy[Expr]:
 
 def _raw(name: str, *args: Expr) -> Expr:
     boolean = name in ("lt", "le", "eq", "ne", "isnan")
-    return Op.make(args, dtypes.bool_ if boolean else args[-1].dtype, name)
+    return OpExpr.make(args, dtypes.bool_ if boolean else args[-1].dtype, name)
 
 
 @st.composite
@@ -199,7 +199,9 @@ def loose_expressions(
         name = draw(st.sampled_from(["select", "guarded"]))
         return _raw(name, again(dtypes.bool_), again(), again())
     if kind == 3 and dtype is not dtypes.bool_:
-        return Op.make((again(draw(_TYPES)),), dtype, draw(st.sampled_from(["cast", "bitcast"])))
+        return OpExpr.make(
+            (again(draw(_TYPES)),), dtype, draw(st.sampled_from(["cast", "bitcast"]))
+        )
     if dtype is dtypes.bool_:
         if kind == 4:
             other = draw(_TYPES)

@@ -16,7 +16,7 @@ from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.loops import ir
 from ridgeline.loops.interpreter.evaluate import evaluate
-from ridgeline.loops.ir import Buffer, Expr, For, Hole, Kernel, Load, Op, Store, Var
+from ridgeline.loops.ir import Buffer, Expr, For, Hole, Kernel, Load, OpExpr, Store, Var
 from ridgeline.loops.math import expand
 from ridgeline.scalars import Array
 
@@ -25,7 +25,7 @@ from ridgeline.scalars import Array
 def expansion(name: str, dtype: dtypes.DType, arity: int) -> tuple[tuple[Hole, ...], Expr]:
     """The holes and the expanded expression of an operation."""
     holes = tuple(Hole.make(dtype, f"x{position}") for position in range(arity))
-    return holes, expand(Op.make(holes, dtype, name))
+    return holes, expand(OpExpr.make(holes, dtype, name))
 
 
 def interpreted(name: str, *operands: Array) -> Array:
@@ -52,7 +52,7 @@ def _compiled(name: str, dtype: dtypes.DType, arity: int) -> Callable[..., None]
     buffers = [Buffer(f"b{slot}", shape, dtype, "global", slot) for slot in range(arity + 1)]
     place = (Var.make("b") * ir.index(_LANES) + Var.make("l"),)
     operands = tuple(Load.make(buffer, place) for buffer in buffers[:-1])
-    store = Store(buffers[-1], place, Op.make(operands, dtype, name))
+    store = Store(buffers[-1], place, OpExpr.make(operands, dtype, name))
     body = For("b", blocks, For("l", ir.index(_LANES), store, kind="vector"))
     kernel = Kernel(f"test_{name}_{dtype.name}", tuple(buffers), ("n",), body)
     code = compile_ir(module_text([kernel], target().vector_bits // 8))

@@ -7,7 +7,7 @@ from typing import Any
 import z3
 
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Const, Expr, Hole, Op, Var
+from ridgeline.loops.ir import Const, Expr, Hole, OpExpr, Var
 
 TINY = z3.FPSort(4, 5)  # every IEEE rule under test holds in any format
 _NEAREST = z3.RNE()
@@ -32,7 +32,7 @@ def translate(expr: Expr, unbounded: bool = False) -> Any:
         elif isinstance(node, Const):
             done[node] = _literal(node, unbounded)
         else:
-            assert isinstance(node, Op)
+            assert isinstance(node, OpExpr)
             done[node] = apply(node, [done[arg] for arg in node.args], unbounded)
     return done[expr]
 
@@ -52,7 +52,7 @@ def _literal(node: Const, unbounded: bool) -> Any:
     return z3.IntVal(int(node.value)) if unbounded else z3.BitVecVal(int(node.value), _BITS)
 
 
-def apply(node: Op, args: list[Any], unbounded: bool) -> Any:
+def apply(node: OpExpr, args: list[Any], unbounded: bool) -> Any:
     kind = node.args[-1].dtype.kind
     if node.name == "select":
         return z3.If(args[0], args[1], args[2])

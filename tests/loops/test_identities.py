@@ -11,7 +11,7 @@ from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import bitcast, cast, holds, op
-from ridgeline.loops.ir import Const, Expr, Hole, Op
+from ridgeline.loops.ir import Const, Expr, Hole, OpExpr
 from tests.loops import solver
 
 _TYPES = [dtypes.int8, dtypes.uint8, dtypes.bool_, dtypes.float16]
@@ -69,7 +69,7 @@ def test_rewrites_are_identities(dtype: DType) -> None:
             continue
         for operands in _operands(row, dtype):
             types = tuple(operand.dtype for operand in operands)
-            plain = Op.make(operands, scalars.result_type(row, types), row.name)
+            plain = OpExpr.make(operands, scalars.result_type(row, types), row.name)
             built = op(row.name, *operands)
             if built is plain or all(isinstance(operand, Const) for operand in operands):
                 continue

@@ -52,7 +52,7 @@ def value(expr: Expr, words: np.ndarray) -> np.ndarray:
         return words
     if isinstance(expr, Const):
         return np.full(words.shape, expr.value, np.float64).astype(expr.dtype.numpy)
-    assert isinstance(expr, ir.Op)
+    assert isinstance(expr, ir.OpExpr)
     operands = [value(a, words) for a in expr.args]
     if expr.name == "cast":
         return scalars.cast(operands[0], expr.dtype)

@@ -13,7 +13,7 @@ from ridgeline import dtypes, scalars
 from ridgeline.loops import ir
 from ridgeline.loops.build import op
 from ridgeline.loops.interpreter.evaluate import evaluate
-from ridgeline.loops.ir import Expr, Hole, Op
+from ridgeline.loops.ir import Expr, Hole, OpExpr
 from ridgeline.loops.math import EXPANSIONS, expand
 from ridgeline.scalars import Array
 from tests.loops.accuracy import Run, spread, worst, worst_dense
@@ -275,7 +275,7 @@ def test_narrow_floats_round_once(name: str, run: Run) -> None:
 
 
 def names_in(expr: Expr) -> set[str]:
-    return {node.name for node in ir.subexpressions(expr) if isinstance(node, Op)}
+    return {node.name for node in ir.subexpressions(expr) if isinstance(node, OpExpr)}
 
 
 # what the library computes in float64: powers, and waves far from 0
@@ -316,6 +316,6 @@ def test_instruction_counts_stay_small() -> None:
     for name, limit in most.items():
         _, expr = expansion(name, dtypes.float32, 1)
         count = sum(
-            isinstance(node, Op) and node.name != "bitcast" for node in ir.subexpressions(expr)
+            isinstance(node, OpExpr) and node.name != "bitcast" for node in ir.subexpressions(expr)
         )
         assert count <= limit, f"{name} takes {count} operations"

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import op
-from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, Op, Seq, Store
+from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, OpExpr, Seq, Store
 from ridgeline.loops.text.printer import print_expr, print_kernel
 from tests.loops import kernels
 from tests.loops.kernels import at, c, param, v
@@ -56,13 +56,16 @@ I, J = v("i"), v("j")  # noqa: E741
     [
         (I * c(4) + J, "i * 4 + j"),
         ((I + c(4)) * J, "(i + 4) * j"),
-        (Op.make((I, Op.make((J, c(1)), I.dtype, "sub")), I.dtype, "sub"), "i - (j - 1)"),
+        (
+            OpExpr.make((I, OpExpr.make((J, c(1)), I.dtype, "sub")), I.dtype, "sub"),
+            "i - (j - 1)",
+        ),
         (op("neg", I * J), "-(i * j)"),
         (op("neg", I) * J, "-i * j"),
         (op("and", op("lt", I, J), op("not", op("eq", I, c(2)))), "(i < j) & (i != 2)"),
         (op("mul", at(X, I, J), ir.const(0.5, dtypes.float32)), "x[i, j] * 0.5"),
-        (Op.make((ir.const(-1, dtypes.int32),), dtypes.float64, "cast"), "float64(-1:int32)"),
-        (Op.make((at(X, I, J),), dtypes.int32, "bitcast"), "as_int32(x[i, j])"),
+        (OpExpr.make((ir.const(-1, dtypes.int32),), dtypes.float64, "cast"), "float64(-1:int32)"),
+        (OpExpr.make((at(X, I, J),), dtypes.int32, "bitcast"), "as_int32(x[i, j])"),
         (op("max", at(X, I, c(0)), ir.const(float("nan"), dtypes.float32)), "max(x[i, 0], nan)"),
     ],
     ids=str,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ridgeline.codegen.cuda.expressions import Expressions, Lines
-from ridgeline.codegen.cuda.threads import CodegenError, Place, Spread, Threads
+from ridgeline.codegen.cuda.threads import CodegenError, RegisterSpread, ThreadBits, Threads
 from ridgeline.codegen.cuda.types import (
     is_narrow_float,
     loaded,
@@ -29,7 +29,7 @@ class Registers:
 
     name: str
     buffer: Buffer
-    spread: Spread
+    spread: RegisterSpread
 
     @property
     def packed(self) -> bool:
@@ -46,7 +46,7 @@ class Accesses:
         self.threads, self.workspaces = threads, workspaces
         self.lines = Lines()
         self.values = Expressions(self.lines, ranges, self._load)
-        self.chain: list[Place] = []  # the thread loops around the statement
+        self.chain: list[ThreadBits] = []  # the thread loops around the statement
         self.folded: list[str] = []  # reduce loops that are bound, around the statement
         self.registers: dict[str, Registers] = {}
         self.shared: dict[str, str] = {}
@@ -126,7 +126,7 @@ class Accesses:
         self.values.variables[name] = text = f"i_{plain_name(name)}"
         return text
 
-    def _registers(self, buffer: Buffer, layout: Spread) -> Registers:
+    def _registers(self, buffer: Buffer, layout: RegisterSpread) -> Registers:
         name = self.lines.fresh(f"{plain_name(buffer.name)}_")
         made = Registers(name, buffer, layout)
         if made.packed:

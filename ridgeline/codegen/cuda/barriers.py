@@ -38,7 +38,7 @@ class Touched:
         self.writes |= other.writes
 
     def clear(self) -> None:
-        """Everybody has waited."""
+        """A barrier stands here: no access is waited for any more."""
         self.reads, self.writes = set(), set()
 
 

@@ -16,7 +16,7 @@ from ridgeline import dtypes
 from ridgeline.codegen.cuda.threads import written_slots
 from ridgeline.codegen.cuda.types import is_narrow_float
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Stmt
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, OpExpr, Reduce, Stmt
 
 NAMES = ("exp", "tanh")  # that have such a form
 _LEAST_FACTOR = 2.0**-100  # that leaves the logarithm of any float32 normal
@@ -27,7 +27,7 @@ _DECISIONS = ("lt", "le", "eq", "ne", "floor", "ceil", "round", "trunc", "sign",
 def few_steps(kernel: Kernel, nest: Stmt) -> frozenset[Expr]:
     """The operations of one of a kernel's launches that may take few steps."""
     roots = [root for s in ir.statements(nest) for root in ir.expressions(s)]
-    every = [e for e in ir.subexpressions(*roots) if isinstance(e, Op)]
+    every = [e for e in ir.subexpressions(*roots) if isinstance(e, OpExpr)]
     found = {e for e in every if e.name in NAMES}
     if not found:
         return frozenset()
@@ -51,33 +51,33 @@ def _kept_wide(roots: list[Expr]) -> set[Expr]:
     stack = list(roots)
     while stack:
         expr = stack.pop()
-        if expr in seen or (isinstance(expr, Op) and _is_narrow(expr)):
+        if expr in seen or (isinstance(expr, OpExpr) and _is_narrow(expr)):
             continue
         seen.add(expr)
         stack += ir.children(expr)
     return seen
 
 
-def _is_below_maximum(expr: Op, tops: Set[Buffer]) -> bool:
+def _is_below_maximum(expr: OpExpr, tops: Set[Buffer]) -> bool:
     """True for an exponential of widened values relative to such a maximum."""
     if expr.name != "exp" or expr.dtype is not dtypes.float32:
         return False
     (argument,) = expr.args
-    if not isinstance(argument, Op) or argument.name != "sub":
+    if not isinstance(argument, OpExpr) or argument.name != "sub":
         return False
     value, top = argument.args
-    widened = isinstance(value, Op) and value.name == "cast" and _is_narrow(value.args[0])
+    widened = isinstance(value, OpExpr) and value.name == "cast" and _is_narrow(value.args[0])
     return widened and isinstance(top, Load) and top.buffer in tops
 
 
 def is_root_of_logarithm(expr: Expr) -> bool:
     """True for the root of a multiple of a logarithm, which is 0 or a normal number."""
-    if not isinstance(expr, Op) or expr.name != "sqrt" or expr.dtype is not dtypes.float32:
+    if not isinstance(expr, OpExpr) or expr.name != "sqrt" or expr.dtype is not dtypes.float32:
         return False
     (value,) = expr.args
-    if isinstance(value, Op) and value.name == "mul" and isinstance(value.args[1], Const):
+    if isinstance(value, OpExpr) and value.name == "mul" and isinstance(value.args[1], Const):
         value = value.args[0] if abs(value.args[1].value) > _LEAST_FACTOR else value
-    return isinstance(value, Op) and value.name == "log"
+    return isinstance(value, OpExpr) and value.name == "log"
 
 
 def _is_narrow(value: Expr) -> bool:

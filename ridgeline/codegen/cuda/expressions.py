@@ -18,7 +18,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import Form, Simplifier
 from ridgeline.loops.analysis.value_ranges import largest
 from ridgeline.loops.build import free_vars
-from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.ir import Const, Expr, Hole, Load, OpExpr, Var
 from ridgeline.loops.math import DOUBLE, written_out
 from ridgeline.scalars import TABLE
 
@@ -125,17 +125,17 @@ class Expressions:
         return found
 
     def _operands(self, expr: Expr) -> tuple[Expr, ...]:
-        if isinstance(expr, Op) and expr.name == "guarded":
+        if isinstance(expr, OpExpr) and expr.name == "guarded":
             condition, chosen, other = expr.args  # the middle one only where the condition holds
             return (condition, other, *self._anyway(chosen))
         whole = self._written_out(expr)
         if whole is not None:
             return (whole,)
-        return ir.children(expr) if isinstance(expr, Op) else ()
+        return ir.children(expr) if isinstance(expr, OpExpr) else ()
 
     def _written_out(self, expr: Expr) -> Expr | None:
         """An operation that has no code of its own, made of those that have."""
-        if not isinstance(expr, Op):
+        if not isinstance(expr, OpExpr):
             return None
         if expr not in self._expansions:
             self._expansions[expr] = written_out(expr, expr.args, _EXPANDED)
@@ -149,7 +149,7 @@ class Expressions:
         found, stack, seen = list[Expr](), [expr], set[Expr]()
         while stack:
             current = stack.pop()
-            if current in seen or not isinstance(current, Op):
+            if current in seen or not isinstance(current, OpExpr):
                 continue
             seen.add(current)
             if current.name in _COSTLY and self._is_safe(current):
@@ -187,7 +187,7 @@ class Expressions:
         return None
 
     def _written(self, expr: Expr) -> str:
-        assert isinstance(expr, (Op, Load)), f"{expr!r} has no value here"
+        assert isinstance(expr, (OpExpr, Load)), f"{expr!r} has no value here"
         name = self.lines.fresh()
         kind = self._type(expr)
         if isinstance(expr, Load):
@@ -201,7 +201,7 @@ class Expressions:
             self.lines.line(f"const {kind} {name} = {self._operation(expr)};")
         return name
 
-    def _operation(self, expr: Op) -> str:
+    def _operation(self, expr: OpExpr) -> str:
         args = [self._known(a) or "" for a in expr.args]
         if self._is_short(expr):
             return self._short_operation(expr, args)
@@ -222,7 +222,7 @@ class Expressions:
             wide = args
         return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide, expr in self.near)
 
-    def _narrowed(self, expr: Op, args: list[str]) -> list[str]:
+    def _narrowed(self, expr: OpExpr, args: list[str]) -> list[str]:
         """A place of 32 bits compared with a number of 64: one that is no place becomes -1."""
         for place, number in ((0, 1), (1, 0)):
             short = self._is_short(expr.args[place]) and not self._is_short(expr.args[number])
@@ -234,21 +234,21 @@ class Expressions:
         """A value that is about to be rounded to its type: the last rounding is left out."""
         written = self._written_out(expr)
         expr = expr if written is None else written
-        if not isinstance(expr, Op) or not is_narrow_float(expr.dtype):
+        if not isinstance(expr, OpExpr) or not is_narrow_float(expr.dtype):
             return self.value(expr)
         if expr.name == "cast" and expr.args[0].dtype is dtypes.float32:
             return self.value(expr.args[0])
         rounds = expr.name in TABLE and TABLE[expr.name].result == "same"
-        return self.value(Op.make(expr.args, dtypes.float32, expr.name) if rounds else expr)
+        return self.value(OpExpr.make(expr.args, dtypes.float32, expr.name) if rounds else expr)
 
-    def _divides_lanes(self, expr: Op) -> bool:
+    def _divides_lanes(self, expr: OpExpr) -> bool:
         """True for a division of the lanes of a vector by a number that they share."""
         if expr.name != "div" or self.lane is None or expr.dtype is dtypes.float64:
             return False
         above, below = (free_vars(a) for a in expr.args)
         return self.lane in above and self.lane not in below
 
-    def _short_operation(self, expr: Op, args: list[str]) -> str:
+    def _short_operation(self, expr: OpExpr, args: list[str]) -> str:
         """Index arithmetic in 32 bits; operands fit, though they may be held in 64."""
         first = 1 if expr.name == "select" else 0
         short = [
@@ -281,7 +281,7 @@ class Expressions:
             elif isinstance(expr, Const):
                 self._short[expr] = self._in_range(expr)
             else:
-                name = expr.name if isinstance(expr, Op) else ""
+                name = expr.name if isinstance(expr, OpExpr) else ""
                 operands = ir.children(expr)[name == "select" :]
                 self._short[expr] = name in _INDEX_OPS and all(
                     map(self._in_range, (expr, *operands))

@@ -23,7 +23,7 @@ _NAMES = 24  # characters of the first kernel's name in the launch's
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FusedCall:
     """One call: its kernel, and the number of each argument among the launch's addresses."""
 
     kernel: Kernel
@@ -56,7 +56,7 @@ def fits(parts: Sequence[Kernel], addresses: int, parameter_bytes: int) -> bool:
     return distinct <= _MOST_FUNCTIONS and (addresses + 1) * ADDRESS <= parameter_bytes
 
 
-def joined(parts: Sequence[Part]) -> KernelSource:
+def joined(parts: Sequence[FusedCall]) -> KernelSource:
     """The text of several calls as one, over so many addresses and the workspace."""
     functions = {part.kernel.name: functions_of(part.kernel) for part in parts}
     kinds = {name: number for number, name in enumerate(functions)}

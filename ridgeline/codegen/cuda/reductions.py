@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ridgeline.codegen.cuda.expressions import Lines
-from ridgeline.codegen.cuda.threads import CodegenError, Place, Threads
+from ridgeline.codegen.cuda.threads import CodegenError, ThreadBits, Threads
 
 Join = Callable[[list[str], list[str]], None]  # left := left join right
 _WARP = 32
@@ -20,10 +20,10 @@ _WIDE = ("double", "long long", "unsigned long long")  # of 8 bytes; all others 
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ThreadJoin:
     """One joining of threads: where they stand, the C++ types and the values of the fields."""
 
-    place: Place
+    place: ThreadBits
     team: int  # threads that arrive here together
     types: list[str]
     values: list[str]
@@ -38,7 +38,7 @@ class Joining:
     threads: Threads
     scratch: Callable[[int], str]
 
-    def write(self, site: Site, join: Join) -> None:
+    def write(self, site: ThreadJoin, join: Join) -> None:
         """Leave the joint value of all threads in the values."""
         place = site.place
         low, high = place.divisor, place.divisor * place.extent
@@ -53,7 +53,7 @@ class Joining:
                 raise CodegenError("a cluster joins single values only")
             self._across_blocks(site, join)
 
-    def _shuffle(self, site: Site, join: Join, low: int, high: int) -> None:
+    def _shuffle(self, site: ThreadJoin, join: Join, low: int, high: int) -> None:
         if low >= high:
             return
         mask = "0xffffffffu"
@@ -71,13 +71,13 @@ class Joining:
                     join(site.values, others)
                 lanes *= 2
 
-    def _each(self, site: Site) -> AbstractContextManager[None]:
+    def _each(self, site: ThreadJoin) -> AbstractContextManager[None]:
         if site.elements == 1:
             return self.lines.block("")
         self.lines.line("#pragma unroll")
         return self.lines.block(f"for (int f = 0; f < {site.elements}; ++f)")
 
-    def _across_warps(self, site: Site, join: Join, low: int, high: int) -> None:
+    def _across_warps(self, site: ThreadJoin, join: Join, low: int, high: int) -> None:
         width = low if low >= _WARP else _WARP
         groups = high // width
         if groups <= 1:
@@ -98,7 +98,7 @@ class Joining:
         if inner == 1 and site.elements == 1 and groups > 4:
             for array, value in zip(arrays, site.values):
                 self.lines.line(f"{value} = {array}[threadIdx.x & {groups - 1}];")
-            whole = Site(site.place, _WARP, site.types, site.values, 1)
+            whole = ThreadJoin(site.place, _WARP, site.types, site.values, 1)
             self._shuffle(whole, join, 1, groups)
             return
         with self._each(site):
@@ -106,7 +106,7 @@ class Joining:
             at = f"[(({f} * {groups} + {{g}}) * {inner} + (threadIdx.x & {inner - 1}))]"
             self._one_by_one(site, [array + at for array in arrays], groups, join)
 
-    def _across_blocks(self, site: Site, join: Join) -> None:
+    def _across_blocks(self, site: ThreadJoin, join: Join) -> None:
         blocks = self.threads.cluster
         arrays = [self._slots(kind, blocks) for kind in site.types]
         with self.lines.block(f"if (threadIdx.x < {blocks})"):
@@ -115,7 +115,7 @@ class Joining:
         self.lines.line("rl_cluster_sync();")
         self._one_by_one(site, [array + "[{g}].value" for array in arrays], blocks, join)
 
-    def _one_by_one(self, site: Site, places: Sequence[str], count: int, join: Join) -> None:
+    def _one_by_one(self, site: ThreadJoin, places: Sequence[str], count: int, join: Join) -> None:
         """Join what lies at places, texts with a `{g}` that runs from 0 to the count."""
         for place, value in zip(places, site.values):
             self.lines.line(f"{value} = {place.format(g=0)};")

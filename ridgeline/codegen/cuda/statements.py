@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from ridgeline.codegen.cuda.access import Registers, plain_name
 from ridgeline.codegen.cuda.barriers import Touched, seen_by_several, touched
-from ridgeline.codegen.cuda.reductions import Joining, Site
-from ridgeline.codegen.cuda.threads import CodegenError, Place, arrange, has_threads, spread
+from ridgeline.codegen.cuda.reductions import Joining, ThreadJoin
+from ridgeline.codegen.cuda.threads import CodegenError, ThreadBits, arrange, has_threads, spread
 from ridgeline.codegen.cuda.types import literal, memory_type, register_type
 from ridgeline.codegen.cuda.vectors import VectorLoops
 from ridgeline.loops import ir
@@ -193,7 +193,7 @@ class Statements(VectorLoops):
         self.lines.line(f"for (int f = 0; f < {count}; ++f) {text}")
 
     def _join_threads(
-        self, place: Place, team: int, group: list[Registers], outer: dict[str, Registers],
+        self, place: ThreadBits, team: int, group: list[Registers], outer: dict[str, Registers],
         monoid: Monoid,
     ) -> None:  # fmt: skip
         if any(r.packed for r in group):
@@ -208,7 +208,7 @@ class Statements(VectorLoops):
             self._join(monoid, buffers, left, right)
 
         kinds = [register_type(b.dtype) for b in buffers]
-        self.joining.write(Site(place, team, kinds, values, count), join)
+        self.joining.write(ThreadJoin(place, team, kinds, values, count), join)
         if count > 1:
             self.lines.line("#pragma unroll")
         with self.lines.block("" if count == 1 else f"for (int f = 0; f < {count}; ++f)"):

@@ -22,7 +22,7 @@ class CodegenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ThreadBits:
     """The bits of a thread's number that are a loop's variable."""
 
     divisor: int
@@ -44,7 +44,7 @@ class Place:
 class Threads:
     """The thread loops of one launch, by identity, and how many threads there are in all."""
 
-    places: dict[int, Place]
+    places: dict[int, ThreadBits]
     total: int
 
     @property
@@ -60,7 +60,7 @@ class Threads:
 
 def arrange(nest: ir.Stmt) -> Threads:
     """Give every thread loop of a launch its bits."""
-    places: dict[int, Place] = {}
+    places: dict[int, ThreadBits] = {}
 
     def width(statement: ir.Stmt) -> int:
         """Threads that the loops inside a statement need."""
@@ -71,7 +71,7 @@ def arrange(nest: ir.Stmt) -> Threads:
             if statement.kind != "thread":
                 return inner
             assert isinstance(statement.extent, ir.Const)
-            places[id(statement)] = Place(inner, int(statement.extent.value))
+            places[id(statement)] = ThreadBits(inner, int(statement.extent.value))
             return inner * int(statement.extent.value)
         return (
             width(statement.body)
@@ -88,7 +88,7 @@ def has_threads(statement: ir.Stmt) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class RegisterSpread:
     """How a register buffer lies in threads: the axes each thread keeps, with their lengths."""
 
     kept: tuple[int, ...]
@@ -103,12 +103,12 @@ class Spread:
         return total
 
 
-def spread(buffer: ir.Buffer, body: ir.Stmt, threads: Threads) -> Spread:
+def spread(buffer: ir.Buffer, body: ir.Stmt, threads: Threads) -> RegisterSpread:
     """The axes of a register buffer that are thread loops, and those that a thread has itself."""
-    places: list[set[Place | None]] = [set() for _ in buffer.shape]
+    places: list[set[ThreadBits | None]] = [set() for _ in buffer.shape]
 
-    def touch(index: tuple[ir.Expr, ...], around: dict[str, Place], writes: bool) -> None:
-        used: set[Place] = set()
+    def touch(index: tuple[ir.Expr, ...], around: dict[str, ThreadBits], writes: bool) -> None:
+        used: set[ThreadBits] = set()
         for axis, place in enumerate(index):
             own = around.get(place.name) if isinstance(place, ir.Var) else None
             places[axis].add(own)
@@ -116,7 +116,7 @@ def spread(buffer: ir.Buffer, body: ir.Stmt, threads: Threads) -> Spread:
         if writes and not used.issuperset(around.values()):
             raise CodegenError(f"threads share the register buffer {buffer.name!r}")
 
-    def visit(statement: ir.Stmt, around: dict[str, Place], folding: frozenset[str]) -> None:
+    def visit(statement: ir.Stmt, around: dict[str, ThreadBits], folding: frozenset[str]) -> None:
         for expr in ir.subexpressions(*ir.expressions(statement)):
             if isinstance(expr, ir.Load) and expr.buffer == buffer:
                 touch(expr.index, around, False)
@@ -144,7 +144,7 @@ def spread(buffer: ir.Buffer, body: ir.Stmt, threads: Threads) -> Spread:
         if not isinstance(size, ir.Const):
             raise CodegenError(f"the size of {buffer.name!r} is known only at run time")
         shape.append(int(size.value))
-    return Spread(kept, tuple(shape))
+    return RegisterSpread(kept, tuple(shape))
 
 
 def written_slots(kernel: ir.Kernel) -> set[int]:

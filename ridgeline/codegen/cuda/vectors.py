@@ -226,12 +226,12 @@ def _loads(
         if isinstance(expr, ir.Load):
             found.setdefault(expr, {})[guards] = None
             stack += [(part, guards) for part in expr.index]
-        elif isinstance(expr, ir.Op) and expr.name == "guarded":
+        elif isinstance(expr, ir.OpExpr) and expr.name == "guarded":
             condition, chosen, other = expr.args
             stack += [(condition, guards), (other, guards)]
             condition = simplified(condition)
             if lane not in free_vars(condition) and len(guards) < _MOST_GUARDS:
                 stack.append((chosen, (*guards, condition)))
-        elif isinstance(expr, ir.Op):
+        elif isinstance(expr, ir.OpExpr):
             stack += [(part, guards) for part in expr.args]
     return found

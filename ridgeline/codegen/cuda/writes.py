@@ -15,7 +15,7 @@ from ridgeline.codegen.cuda.types import (
     register_type,
     stored,
 )
-from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Reduce, Store
+from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, OpExpr, Reduce, Store
 from ridgeline.loops.monoids import MONOIDS, SUMS, Monoid
 from ridgeline.loops.steps.pad import is_guarded_read
 
@@ -44,7 +44,7 @@ class Writes(Accesses):
         read = statement.value
         if statement.buffer.scope != "shared" or not is_guarded_read(read):
             return None
-        assert isinstance(read, Op)
+        assert isinstance(read, OpExpr)
         condition, load, zero = read.args
         assert isinstance(load, Load)
         assert isinstance(zero, Const)
@@ -128,7 +128,7 @@ class Writes(Accesses):
         places = [self._element(b, statement.index) for b in buffers]
         term = statement.values[0]
         if (
-            statement.monoid in SUMS and isinstance(term, Op) and term.name == "mul"
+            statement.monoid in SUMS and isinstance(term, OpExpr) and term.name == "mul"
             and buffers[0].dtype.kind == "float" and not is_narrow_float(buffers[0].dtype)
         ):  # fmt: skip
             factors = ", ".join(self.values.value(a) for a in term.args)

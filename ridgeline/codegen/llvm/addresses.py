@@ -26,7 +26,19 @@ import numpy as np
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import values_at
 from ridgeline.loops.build import affine, free_vars, substitute
-from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
+from ridgeline.loops.ir import (
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Load,
+    OpExpr,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
 
 Offsets = tuple[int, ...]
 AHEAD = 64  # steps between asking and using
@@ -53,7 +65,7 @@ def over_lanes(expr: Expr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
         step = coefficients.pop(var)
         shared = _sum(coefficients, form.offset)
         return shared, steady(step, lanes)
-    if not isinstance(expr, Op):
+    if not isinstance(expr, OpExpr):
         return None
     if expr.name in ("add", "sub"):
         return _of_sum(expr, var, lanes)
@@ -66,7 +78,7 @@ def over_lanes(expr: Expr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     return None
 
 
-def _of_sum(expr: Op, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
+def _of_sum(expr: OpExpr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     left = over_lanes(expr.args[0], var, lanes)
     right = over_lanes(expr.args[1], var, lanes)
     if left is None or right is None:
@@ -76,7 +88,7 @@ def _of_sum(expr: Op, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     return shared, tuple(a + sign * b for a, b in zip(left[1], right[1]))
 
 
-def _of_division(expr: Op, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
+def _of_division(expr: OpExpr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     divisor = int(expr.args[1].value)  # type: ignore[attr-defined]
     form = affine(expr.args[0])
     if form is None or divisor <= 0:

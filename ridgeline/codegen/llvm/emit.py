@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.addresses import Ahead, after, ahead_of, is_beyond
-from ridgeline.codegen.llvm.expressions import ExpressionEmitter, Scope
+from ridgeline.codegen.llvm.expressions import CodeBlock, ExpressionEmitter
 from ridgeline.codegen.llvm.machine_code import has_instruction, target
 from ridgeline.codegen.llvm.matrix_instructions import (
     emit_dot,
@@ -54,9 +54,9 @@ class ReductionEmitter(ExpressionEmitter):
         )
         held = [self._held(b, statement.index, across) for b in statement.buffers]
         term = statement.values[0]
-        fused = statement.monoid in SUMS and isinstance(term, ir.Op) and term.name == "mul"
+        fused = statement.monoid in SUMS and isinstance(term, ir.OpExpr) and term.name == "mul"
         if fused and not across and term.dtype.kind == "float":
-            assert isinstance(term, ir.Op)
+            assert isinstance(term, ir.OpExpr)
             factors = self.matched(self.value(term.args[0]), self.value(term.args[1]), held[0])
             joined = [self.apply("fma", held[0].dtype, *factors)]
         else:
@@ -317,7 +317,7 @@ class KernelEmitter(ReductionEmitter):
             self.lane_mask, self.lane_bits = mask, bits
             return
         number = self.fresh()
-        outer, scope = self.scopes[-1], Scope(f"then{number}")
+        outer, scope = self.scopes[-1], CodeBlock(f"then{number}")
         self.scopes.append(scope)
         floor, self.load_floor = self.load_floor, self.here
         self.statement(statement.body)

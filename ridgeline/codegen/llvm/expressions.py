@@ -20,7 +20,7 @@ from ridgeline.codegen.llvm.types import mangled, register_type, vector
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
-from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Reduce, Stmt, Store, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, OpExpr, Reduce, Stmt, Store, Var
 from ridgeline.loops.math import OUTLINED, expand
 from ridgeline.weak import WeakMap
 
@@ -71,7 +71,7 @@ class _Body(ScalarEmitter):
         for expr in ir.subexpressions(written_out):
             if isinstance(expr, Const):
                 values[expr] = self.constant(expr)
-            elif isinstance(expr, Op):
+            elif isinstance(expr, OpExpr):
                 values[expr] = self.apply(
                     expr.name, expr.dtype, *(values[operand] for operand in expr.args)
                 )
@@ -93,12 +93,12 @@ _LIBRARY = "libm_"
 _FAR = ("libm_sin", "libm_cos")  # called for arguments that are far out only
 
 
-def library_call(expr: Expr) -> Op | None:
+def library_call(expr: Expr) -> OpExpr | None:
     """The call of the C library that an expression makes where its condition holds, if it does."""
-    if not isinstance(expr, Op) or expr.name != "guarded":
+    if not isinstance(expr, OpExpr) or expr.name != "guarded":
         return None
     chosen = expr.args[1]
-    return chosen if isinstance(chosen, Op) and chosen.name in _FAR else None
+    return chosen if isinstance(chosen, OpExpr) and chosen.name in _FAR else None
 
 
 def emit_far(emit: ScalarEmitter, name: str, far: Value, x: Value, near: Value) -> Value:
@@ -155,7 +155,7 @@ def _definition(function: str, symbol: str, scalar: str, lanes: int) -> str:
 
 
 @dataclass(slots=True)
-class Scope:
+class CodeBlock:
     """Straight-line code under construction; its end is where invariant code may be added."""
 
     block: str
@@ -169,7 +169,7 @@ class ExpressionEmitter(MemoryEmitter):
     def __init__(self, body: Stmt, vector_bytes: int) -> None:
         super().__init__()
         self.vector_bytes = vector_bytes
-        self.scopes = [Scope("entry")]
+        self.scopes = [CodeBlock("entry")]
         self.pointers: dict[str, Value] = {}
         self.lanes_var: str | None = None
         self.lane_count = self.lane_length = 1
@@ -210,7 +210,7 @@ class ExpressionEmitter(MemoryEmitter):
         number = self.fresh()
         head, done = f"loop{number}", f"done{number}"
         outer = self.scopes[-1]
-        scope = Scope(head)
+        scope = CodeBlock(head)
         self.scopes.append(scope)
         floor = self.load_floor
         if not runs:  # a load may not move out of a loop that might not run
@@ -271,7 +271,7 @@ class ExpressionEmitter(MemoryEmitter):
         return found
 
     def _operands(self, expr: Expr, guard: Expr | None) -> list[tuple[Expr, Expr | None]]:
-        if isinstance(expr, Op):
+        if isinstance(expr, OpExpr):
             called = library_call(expr)
             if called is not None:
                 return [(a, guard) for a in (expr.args[0], *called.args, expr.args[2])]
@@ -323,7 +323,7 @@ class ExpressionEmitter(MemoryEmitter):
             return Value(f"<{ramp}>", dtypes.int64, self.lane_count)
         if isinstance(expr, Load):
             return self._load(expr, guard)
-        assert isinstance(expr, Op)
+        assert isinstance(expr, OpExpr)
         called = library_call(expr)
         if called is not None:
             return emit_far(self, called.name, *operands)
@@ -368,7 +368,7 @@ def _conjuncts(guard: Expr) -> list[Expr]:
     stack = [guard]
     while stack:
         expr = stack.pop()
-        if isinstance(expr, Op) and expr.name == "and":
+        if isinstance(expr, OpExpr) and expr.name == "and":
             stack.extend(expr.args)
         else:
             parts.append(expr)

@@ -12,7 +12,7 @@ from ridgeline.codegen.llvm.types import vector
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.instructions import stride
-from ridgeline.loops.ir import Const, Expr, For, Load, Op, Stmt, Store, Var
+from ridgeline.loops.ir import Const, Expr, For, Load, OpExpr, Stmt, Store, Var
 
 if TYPE_CHECKING:
     from ridgeline.codegen.llvm.emit import KernelEmitter
@@ -126,7 +126,7 @@ def store_across(emitter: KernelEmitter, loop: For) -> None:
 
 def _operations(store: Store, *axes: str) -> int:
     """What is computed of every element."""
-    found = [e for e in ir.subexpressions(store.value) if isinstance(e, Op)]
+    found = [e for e in ir.subexpressions(store.value) if isinstance(e, OpExpr)]
     return sum(not free_vars(e).isdisjoint(axes) for e in found)
 
 

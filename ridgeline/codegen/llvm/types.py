@@ -265,7 +265,7 @@ def _bits(value: ir.Expr, target: ir.Buffer) -> ir.Expr | None:
     if isinstance(value, ir.Load):
         same = value.dtype is target.dtype and _narrow(value.buffer)
         return ir.Load.make(_as_bits(value.buffer), value.index) if same else None
-    if isinstance(value, ir.Op) and value.name == "guarded":
+    if isinstance(value, ir.OpExpr) and value.name == "guarded":
         condition, read, other = value.args
         moved = _bits(read, target)
         if moved is not None and isinstance(other, ir.Const) and other.text in ("0", "0.0"):
@@ -307,4 +307,4 @@ def _rounds(store: ir.Store) -> bool:
     """True where a store rounds a computed value."""
     dtype, value = store.buffer.dtype, store.value
     narrow = dtype.kind == "float" and dtype.itemsize < 4 and store.buffer.scope != "reg"
-    return narrow and isinstance(value, ir.Op) and value.dtype is dtype and value.name != "cast"
+    return narrow and isinstance(value, ir.OpExpr) and value.dtype is dtype and value.name != "cast"

@@ -51,7 +51,7 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class PointCount:
     """A number of points, and whether it is exact or an upper bound."""
 
     count: Count
@@ -100,7 +100,7 @@ def loads(roots: Sequence[ir.Expr], domain: Domain) -> list[tuple[ir.Load, Domai
         if isinstance(node, ir.Load):
             found[node, where] = None
         children = ir.children(node)
-        if isinstance(node, ir.Op) and node.name == "guarded":
+        if isinstance(node, ir.OpExpr) and node.name == "guarded":
             stack.append((node.args[1], where.under(node.args[0])))
             children = (node.args[0], node.args[2])
         stack.extend((child, where) for child in children)
@@ -108,30 +108,30 @@ def loads(roots: Sequence[ir.Expr], domain: Domain) -> list[tuple[ir.Load, Domai
 
 
 @lru_cache(maxsize=512)
-def size(domain: Domain) -> Size:
+def size(domain: Domain) -> PointCount:
     """How many iterations a domain has."""
     ranges = domain.ranges
     guards = [simplify(guard, ranges) for guard in conjuncts(domain.guards)]
     loops = [(name, simplify(extent, ranges)) for name, extent in domain.loops]
     if any(isinstance(guard, ir.Const) and not guard.value for guard in guards):
-        return Size(Polynomial({}))
+        return PointCount(Polynomial({}))
     guards = [guard for guard in guards if not isinstance(guard, ir.Const)]
     plain = _plain(loops, ranges)
     if not guards and plain is not None:
-        return Size(plain)
+        return PointCount(plain)
     involved = _involved(loops, guards)
     inside = [(name, extent) for name, extent in loops if name in involved]
     outside = _plain([loop for loop in loops if loop[0] not in involved], ranges)
     bound = _bound(inside, ranges)
     if outside is None:
-        return Size(_bound(loops, ranges), exact=False)
+        return PointCount(_bound(loops, ranges), exact=False)
     digits = _digits(inside, guards)
     if digits is not None:
-        return Size(outside * digits)
+        return PointCount(outside * digits)
     points = enumerate_points(inside, guards)
     if points is None:
-        return Size(outside * bound, exact=False)
-    return Size(outside * len(next(iter(points.values()))))
+        return PointCount(outside * bound, exact=False)
+    return PointCount(outside * len(next(iter(points.values()))))
 
 
 def _plain(
@@ -187,7 +187,7 @@ def _digits(loops: list[tuple[str, ir.Expr]], guards: list[ir.Expr]) -> Count | 
         return None
     guard = guards[0]
     if (
-        not isinstance(guard, ir.Op)
+        not isinstance(guard, ir.OpExpr)
         or guard.name != "lt"
         or not isinstance(guard.args[1], ir.Const)
     ):
@@ -232,7 +232,7 @@ def enumerate_points(
 def _values(expr: ir.Expr, points: dict[str, Array]) -> Array | None:
     """An expression at every point, or None if it needs memory or unknown sizes."""
     for node in ir.subexpressions(expr):
-        known = isinstance(node, (ir.Const, ir.Op)) or (
+        known = isinstance(node, (ir.Const, ir.OpExpr)) or (
             isinstance(node, ir.Var) and node.name in points
         )
         if not known:
@@ -257,7 +257,7 @@ def conjuncts(guards: Iterable[ir.Expr]) -> list[ir.Expr]:
     stack = list(reversed(list(guards)))
     while stack:
         guard = stack.pop()
-        if isinstance(guard, ir.Op) and guard.name == "and" and guard.dtype is dtypes.bool_:
+        if isinstance(guard, ir.OpExpr) and guard.name == "and" and guard.dtype is dtypes.bool_:
             stack.extend(reversed(guard.args))
         else:
             found.append(guard)

@@ -20,14 +20,14 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import (
     Count,
     Domain,
-    Size,
+    PointCount,
     conjuncts,
     enumerate_points,
     size,
     values_at,
 )
 from ridgeline.loops.build import affine, free_vars, polynomial, simplify, substitute
-from ridgeline.loops.ir import Buffer, Const, Expr, Op, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, OpExpr, Var
 
 _MOST_CELLS = 1 << 20
 _MOST_ELEMENTS = 1 << 26
@@ -64,21 +64,21 @@ class Access:
         return {name: int(extent.value) for name, extent in loops if isinstance(extent, Const)}
 
 
-def image(buffer: Buffer, accesses: Sequence[Access]) -> Size:
+def image(buffer: Buffer, accesses: Sequence[Access]) -> PointCount:
     """Distinct elements of a buffer that any of the accesses touches."""
     distinct = list(dict.fromkeys(access.canonical() for access in accesses))
     distinct = [access for access in distinct if not _never(access.domain)]
     if not distinct:
-        return Size(Polynomial({}))
+        return PointCount(Polynomial({}))
     if len(distinct) == 1:
         count = _product_image(buffer, distinct[0])
         if count is not None:
-            return Size(count)
+            return PointCount(count)
     boxes = [_box(access) for access in distinct]
     if all(box is not None for box in boxes):
         united = _union([box for box in boxes if box is not None])
         if united is not None:
-            return Size(Polynomial({}, united))
+            return PointCount(Polynomial({}, united))
     return _listed(buffer, distinct) or _bound(buffer, distinct)
 
 
@@ -212,7 +212,7 @@ def _span(form: Affine[str], part: Access) -> Span | None:
 
 def _limits(guard: Expr, form: Affine[str]) -> Span | None:
     """The values of `form` that a guard on the same sum of variables lets through."""
-    if not isinstance(guard, Op) or guard.name != "lt":
+    if not isinstance(guard, OpExpr) or guard.name != "lt":
         return None
     left, right = (affine(arg) for arg in guard.args)
     huge = 1 << 63
@@ -244,7 +244,7 @@ def _union(boxes: list[tuple[Span, ...]]) -> int | None:
     return int(total.sum())
 
 
-def _listed(buffer: Buffer, accesses: list[Access]) -> Size | None:
+def _listed(buffer: Buffer, accesses: list[Access]) -> PointCount | None:
     """Mark every element in turn, if the buffer and the domains are small enough."""
     shape = [int(s.value) for s in buffer.shape if isinstance(s, Const)]
     if len(shape) != len(buffer.shape) or prod(shape) > _MOST_ELEMENTS:
@@ -259,10 +259,10 @@ def _listed(buffer: Buffer, accesses: list[Access]) -> Size | None:
         for position, extent in zip(index, shape):
             flat = flat * extent + position
         marked[flat] = True
-    return Size(Polynomial({}, int(marked.sum())))
+    return PointCount(Polynomial({}, int(marked.sum())))
 
 
-def _bound(buffer: Buffer, accesses: list[Access]) -> Size:
+def _bound(buffer: Buffer, accesses: list[Access]) -> PointCount:
     """No more than the points of each access, axis by axis, nor than the buffer has."""
     whole: Count = Polynomial({}, 1)
     total: Count = Polynomial({})
@@ -274,7 +274,7 @@ def _bound(buffer: Buffer, accesses: list[Access]) -> Size:
         for i, extent in zip(access.index, extents):
             part = part * _least(_reach(i, access.domain), extent)
         total = total + part
-    return Size(_least(total, whole), exact=False)
+    return PointCount(_least(total, whole), exact=False)
 
 
 def _reach(index: Expr, domain: Domain) -> Count:

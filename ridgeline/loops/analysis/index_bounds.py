@@ -19,7 +19,7 @@ from ridgeline.dtypes import DType
 from ridgeline.index.intervals import RULES, UNKNOWN, Interval
 from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.ir import Const, Expr, Hole, Load, OpExpr, Var
 from ridgeline.loops.terms import op, rebuild
 
 Form: TypeAlias = Polynomial[Expr]
@@ -79,7 +79,7 @@ class Simplifier:
         return expr
 
     def _visit(self, node: Expr) -> Expr | Form:
-        if isinstance(node, Op) and node.args[0].dtype is dtypes.int64:
+        if isinstance(node, OpExpr) and node.args[0].dtype is dtypes.int64:
             if node.dtype is dtypes.int64:
                 return self._integer(node)
             if node.name in ("lt", "le", "eq", "ne"):
@@ -90,7 +90,7 @@ class Simplifier:
         done = self._done[node]
         return done if isinstance(done, Polynomial) else self.form(done)
 
-    def _integer(self, node: Op) -> Expr | Form:
+    def _integer(self, node: OpExpr) -> Expr | Form:
         a = self._form_of(node.args[0])
         if node.name == "neg":
             return wrapped(a.scaled(-1))
@@ -227,7 +227,7 @@ class Simplifier:
                 return step, big.offset(carry), fine.offset(-carry * step)
         return None
 
-    def _comparison(self, node: Op) -> Expr:
+    def _comparison(self, node: OpExpr) -> Expr:
         a, b = (self._form_of(arg) for arg in node.args)
         difference = a.plus(b, -1)
         largest = max(map(abs, (difference.constant, *difference.terms.values())))
@@ -291,14 +291,14 @@ class Simplifier:
         if known is None:
             if isinstance(atom, Var):
                 known = self._ranges.get(atom.name, UNKNOWN)
-            elif isinstance(atom, Op) and atom.dtype is dtypes.int64:
+            elif isinstance(atom, OpExpr) and atom.dtype is dtypes.int64:
                 known = self._op_interval(atom)
             else:
                 known = _type_interval(atom.dtype)
             self._intervals[atom] = known
         return known
 
-    def _op_interval(self, atom: Op) -> Interval:
+    def _op_interval(self, atom: OpExpr) -> Interval:
         form = self._forms.get(atom)
         if form is not None and not _is_atom(form):  # a sum that is a factor
             return self.interval(form)
@@ -335,7 +335,7 @@ def _is_atom(form: Form) -> bool:
 def _by_constant(term: tuple[Expr, ...]) -> tuple[str, Expr, int] | None:
     """(name, x, c) of `x // c` or `x % c` with a positive literal c."""
     atom = term[0]
-    if len(term) == 1 and isinstance(atom, Op) and atom.name in ("floordiv", "mod"):
+    if len(term) == 1 and isinstance(atom, OpExpr) and atom.name in ("floordiv", "mod"):
         x, divisor = atom.args
         if isinstance(divisor, Const) and divisor.value > 0:
             return atom.name, x, int(divisor.value)
@@ -377,7 +377,7 @@ def to_expr(form: Form) -> Expr:
 
 
 def _product(monomial: tuple[Expr, ...]) -> Expr:
-    return reduce(lambda x, y: Op.make((x, y), x.dtype, "mul"), monomial)
+    return reduce(lambda x, y: OpExpr.make((x, y), x.dtype, "mul"), monomial)
 
 
 def sort_key(expr: Expr) -> tuple[int, str]:

@@ -13,7 +13,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.index.intervals import RULES
-from ridgeline.loops.ir import Const, Expr, Op
+from ridgeline.loops.ir import Const, Expr, OpExpr
 
 Bounds = tuple[float, float]
 _KNOWN = ("cast", "neg", "abs", "shr", "mul", "add", "sub")
@@ -31,7 +31,7 @@ def bounds(expr: Expr) -> Bounds:
     stack = [expr]
     while stack:
         current = stack[-1]
-        operands = current.args if isinstance(current, Op) and current.name in _KNOWN else ()
+        operands = current.args if isinstance(current, OpExpr) and current.name in _KNOWN else ()
         missing = [operand for operand in operands if operand not in found]
         if missing:
             stack += missing
@@ -45,7 +45,7 @@ def _bounds(expr: Expr, operands: list[Bounds]) -> Bounds:
     anything = _of_type(expr.dtype)
     if isinstance(expr, Const):
         return (expr.value, expr.value) if math.isfinite(expr.value) else anything
-    found = _of_op(expr, operands) if isinstance(expr, Op) and operands else None
+    found = _of_op(expr, operands) if isinstance(expr, OpExpr) and operands else None
     if found is None:
         return anything
     low, high = found
@@ -64,7 +64,7 @@ def _of_type(dtype: DType) -> Bounds:
     return int(limits.min), int(limits.max)
 
 
-def _of_op(expr: Op, operands: list[Bounds]) -> Bounds | None:
+def _of_op(expr: OpExpr, operands: list[Bounds]) -> Bounds | None:
     """What follows from the operands, before it is rounded or wraps around."""
     (low, high), *others = operands
     if expr.name == "cast":

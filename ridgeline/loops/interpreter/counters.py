@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ridgeline import scalars
-from ridgeline.loops.ir import Buffer, Expr, Hole, Load, Op, Reduce, Store
+from ridgeline.loops.ir import Buffer, Expr, Hole, Load, OpExpr, Reduce, Store
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.scalars import CostClass
 
@@ -38,7 +38,7 @@ class Counters:
         return self.fetched + self.produced
 
 
-def cost_class(op: Op) -> CostClass:
+def cost_class(op: OpExpr) -> CostClass:
     """The class one operation is counted under."""
     if op.name in ("cast", "bitcast"):
         return "cast" if op.name == "cast" else "move"
@@ -55,7 +55,7 @@ def operations(values: tuple[Expr, ...]) -> Counter[CostClass]:
         if node in seen or isinstance(node, Load):
             continue
         seen.add(node)
-        if isinstance(node, Op):
+        if isinstance(node, OpExpr):
             counts[cost_class(node)] += 1
             stack.extend(node.args)
     return counts

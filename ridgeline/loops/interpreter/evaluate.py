@@ -13,7 +13,7 @@ import numpy as np
 
 from ridgeline import scalars
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Const, Expr, Op
+from ridgeline.loops.ir import Const, Expr, OpExpr
 from ridgeline.scalars import Array
 
 Leaf = Callable[[Expr, list[Array], Array | None], Array]
@@ -53,7 +53,7 @@ class Evaluation:
         return np.broadcast_to(self._values[root, 0], (self._sizes[0],))
 
     def _needs(self, node: Expr, region: int) -> list[tuple[Expr, int]]:
-        if isinstance(node, Op) and node.name == "guarded":
+        if isinstance(node, OpExpr) and node.name == "guarded":
             condition, yes, no = node.args
             needs = [(condition, region), (no, region)]
             if (condition, region) in self._values:
@@ -82,7 +82,7 @@ class Evaluation:
         if isinstance(node, Const):
             return np.array(node.value, node.dtype.numpy)
         operands = [self._values[child] for child in self._needs(node, region)]
-        if not isinstance(node, Op):
+        if not isinstance(node, OpExpr):
             return self._leaf(node, operands, self._regions[region])
         if node.name == "guarded":
             result = np.array(np.broadcast_to(operands[1], (self._sizes[region],)))

@@ -18,7 +18,15 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.independence import independent
 from ridgeline.loops.interpreter.counters import Counters, accumulator, operations, values_of
 from ridgeline.loops.interpreter.evaluate import Evaluation
-from ridgeline.loops.interpreter.storage import JOIN, READ, WRITE, Binding, Integers, Level, Storage
+from ridgeline.loops.interpreter.storage import (
+    JOIN,
+    READ,
+    WRITE,
+    Binding,
+    FlatMemory,
+    Integers,
+    Level,
+)
 from ridgeline.scalars import Array
 
 _MOST_LANES = 1 << 16
@@ -57,7 +65,7 @@ def interpret(
     variables = {name: np.array([value]) for name, value in (sizes or {}).items()}
     interpreter = _Interpreter(order == "shuffled", seed, counters)
     lanes = _Lanes(1, variables, {}, [])
-    storages: dict[int, Storage] = {}
+    storages: dict[int, FlatMemory] = {}
     for param in kernel.params:
         lanes.bindings[param.name] = interpreter.bind(
             param, arrays.get(param.slot), storages, lanes
@@ -96,7 +104,7 @@ class _Interpreter:
         self._independent: dict[int, bool] = {}
 
     def bind(
-        self, param: ir.Buffer, array: Array | None, storages: dict[int, Storage], lanes: _Lanes
+        self, param: ir.Buffer, array: Array | None, storages: dict[int, FlatMemory], lanes: _Lanes
     ) -> Binding:
         """A parameter on the memory of its slot; views of one slot share the storage."""
         if array is None:
@@ -107,7 +115,7 @@ class _Interpreter:
         if array.size < np.prod(shape, dtype=int):
             raise LoopError(f"the array of {param.name} is smaller than {shape}")
         if param.slot not in storages:
-            storages[param.slot] = Storage(array.reshape(-1))
+            storages[param.slot] = FlatMemory(array.reshape(-1))
             if self._counters is not None:
                 storages[param.slot].track()
         return Binding(param, storages[param.slot], shape, np.zeros(1, np.int64))
@@ -177,7 +185,7 @@ class _Interpreter:
             chosen = np.flatnonzero(np.all(shape == shapes.T, axis=1))
             part = lanes if len(chosen) == lanes.count else lanes.of(chosen)
             size = int(np.prod(shape, dtype=int))
-            storage = Storage.uninitialised(size * part.count, buffer.dtype, len(lanes.levels))
+            storage = FlatMemory.uninitialised(size * part.count, buffer.dtype, len(lanes.levels))
             origins = np.arange(part.count) * size
             binding = Binding(buffer, storage, tuple(map(int, shape)), origins)
             self.run(

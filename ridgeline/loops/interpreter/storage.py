@@ -44,7 +44,7 @@ class _Shadow:
 
 
 @dataclass(slots=True)
-class Storage:
+class FlatMemory:
     """A flat piece of memory. `depth` is how many concurrent loops enclose its allocation."""
 
     data: Array
@@ -55,7 +55,7 @@ class Storage:
     _shadows: dict[int, _Shadow] = field(default_factory=dict)
 
     @classmethod
-    def uninitialised(cls, size: int, dtype: DType, depth: int) -> Storage:
+    def uninitialised(cls, size: int, dtype: DType, depth: int) -> FlatMemory:
         """Fresh memory whose first contents must not be read."""
         return cls(np.zeros(size, dtype.numpy), depth, np.zeros(size, np.bool_))
 
@@ -108,7 +108,7 @@ class Binding:
     """A buffer in scope: its memory, its sizes, and where each lane's own copy begins."""
 
     buffer: Buffer
-    storage: Storage
+    storage: FlatMemory
     shape: tuple[int, ...]
     origins: Integers
 

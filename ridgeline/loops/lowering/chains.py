@@ -32,8 +32,8 @@ from ridgeline.loops.lowering.iteration_space import (
     ChainStage,
     Index,
     Lowered,
+    Nest,
     NotFusable,
-    Space,
     reduced_axes,
     size_expr,
     through_reshape,
@@ -97,7 +97,7 @@ class ChainLowering(GroupLowering):
             body = Alloc(buffer, body)
         for axis in reversed(rows):
             body = For(axis.name, size_expr(axis.extent), body)
-        space = Space(rows, (), (), (), ())
+        space = Nest(rows, (), (), (), ())
         used = {s.name for s in ir.statements(body) if isinstance(s, For)}
         scores = {stage.columns for stage in chain.scores}
         folded = tuple(n for n in chain.folded if n in used and n not in scores)
@@ -201,7 +201,7 @@ class ChainLowering(GroupLowering):
 
     # ---- stages -------------------------------------------------------------------------------
 
-    def _space_of(self, matrix: Node, rows: tuple[Axis, ...], name: str = "") -> Space:
+    def _space_of(self, matrix: Node, rows: tuple[Axis, ...], name: str = "") -> Nest:
         """A stage over all columns, whose loop has a name of its own."""
         if not name:
             name = f"c{len(self.names)}"
@@ -209,9 +209,9 @@ class ChainLowering(GroupLowering):
         column = Axis(name, matrix.shape[-1])
         self.ranges |= {a.name: (0, max(bounds(a.extent)[1] - 1, 0)) for a in (*rows, column)}
         index = (*map(_place, rows), column.var)
-        return Space(rows, (column,), matrix.shape[:-1], matrix.shape, index)
+        return Nest(rows, (column,), matrix.shape[:-1], matrix.shape, index)
 
-    def _scores(self, first: Node, matrix: Node, summed: tuple[Axis, ...], space: Space) -> Stmt:
+    def _scores(self, first: Node, matrix: Node, summed: tuple[Axis, ...], space: Nest) -> Stmt:
         """A contraction and the pointwise work on it, one row into scratch."""
         for axis in summed:
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
@@ -234,7 +234,7 @@ class ChainLowering(GroupLowering):
         self.written.add(matrix)
         return _loop(space.inner[0], Alloc(total, sequence(fold, store)))
 
-    def _accumulated(self, node: Node, index: Index, space: Space) -> Expr:
+    def _accumulated(self, node: Node, index: Index, space: Nest) -> Expr:
         if node is self.score and self.total is not None:
             self.score_index.add(index)
             return cast(Load.make(self.total, ()), node.dtype)
@@ -245,7 +245,7 @@ class ChainLowering(GroupLowering):
         self,
         contraction: Node,
         iteration: Index,
-        space: Space,
+        space: Nest,
         total: Buffer,
         summed: tuple[Axis, ...],
     ) -> Stmt:
@@ -267,7 +267,7 @@ class ChainLowering(GroupLowering):
         self.staged[node] = row
         return row
 
-    def _kept(self, weights: Node, space: Space) -> Stmt:
+    def _kept(self, weights: Node, space: Nest) -> Stmt:
         """The weights of a row in scratch, since a contraction reads them many times."""
         if weights in self.written:
             return ir.Seq(())
@@ -282,7 +282,7 @@ class ChainLowering(GroupLowering):
         return _loop(space.inner[0], sequence(*stores))
 
     def _weighted(
-        self, last: Node, weights: Node, outputs: tuple[Axis, ...], name: str, space: Space
+        self, last: Node, weights: Node, outputs: tuple[Axis, ...], name: str, space: Nest
     ) -> Stmt:
         """A contraction over the columns, and what is stored of it."""
         column = Axis(name, weights.shape[-1])
@@ -307,7 +307,7 @@ class ChainLowering(GroupLowering):
             body = _loop(axis, body)
         return body
 
-    def _results(self, last: Node, index: Index, space: Space) -> list[Stmt]:
+    def _results(self, last: Node, index: Index, space: Nest) -> list[Stmt]:
         """Stores of the last contraction and of pointwise work on it."""
         stores: list[Stmt] = []
         for node in self.graph.outputs:

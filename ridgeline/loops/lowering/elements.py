@@ -21,8 +21,8 @@ from ridgeline.loops.build import bitcast, cast, guarded, maximum, minimum, op
 from ridgeline.loops.ir import Buffer, Expr, Load
 from ridgeline.loops.lowering.iteration_space import (
     Index,
+    Nest,
     NotFusable,
-    Space,
     size_expr,
     through_broadcast,
     through_pad,
@@ -71,7 +71,7 @@ class Reading:
             )  # fmt: skip
         return self.views[key]
 
-    def read(self, node: Node, index: Index, space: Space) -> Expr:
+    def read(self, node: Node, index: Index, space: Nest) -> Expr:
         """The value of a node at an index, as an expression over this kernel's memory."""
         stack: list[tuple[Node, Index]] = [(node, index)]
         while stack:
@@ -166,7 +166,7 @@ class Reading:
             start = end
         return pieces
 
-    def _value(self, node: Node, index: Index, operands: list[Expr], space: Space) -> Expr:
+    def _value(self, node: Node, index: Index, operands: list[Expr], space: Nest) -> Expr:
         if self.graph.is_input(node):
             return Load.make(self.view(node, node.shape), index)
         if node.op is PROJ or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
@@ -199,7 +199,7 @@ class Reading:
             raise NotFusable(f"{node.op.name} has no loops")
         return op(node.op.name, *operands)
 
-    def _accumulated(self, node: Node, index: Index, space: Space) -> Expr:
+    def _accumulated(self, node: Node, index: Index, space: Nest) -> Expr:
         fold = node.inputs[0] if node.op is PROJ else node
         output = node.attrs.output if node.op is PROJ else 0
         if fold not in self.accumulators:

@@ -144,7 +144,7 @@ class Axis:
 
 
 @dataclass(slots=True)
-class Space:
+class Nest:
     """The loops of the group, and the index that every full-space node is read at.
 
     Shapes and index are those of values that are read where the loops stand. A rule that says at
@@ -159,13 +159,13 @@ class Space:
     iteration: Index = ()  # of a contraction: one variable per iteration axis
 
 
-def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Space:
+def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Nest:
     """The loops of a group, by its first fold or by what it stores."""
     if not folds:
         shape = shape_of_loops(stored)
         rows = tuple(Axis(f"i{a}", size) for a, size in enumerate(shape))
         index = tuple(a.var for a in rows)
-        return Space(rows, (), shape, shape, index)
+        return Nest(rows, (), shape, shape, index)
     first = folds[0]
     if first.op is CONTRACT:
         if len(folds) > 1:
@@ -183,10 +183,10 @@ def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Space:
     place = {a: rows[i].var for i, a in enumerate(kept)}
     place |= {a: inner[i].var for i, a in enumerate(axes)}
     full = tuple(place[a] for a in range(len(shape)))
-    return Space(rows, inner, tuple(shape[a] for a in kept), shape, full)
+    return Nest(rows, inner, tuple(shape[a] for a in kept), shape, full)
 
 
-def contraction_space(node: Node) -> Space:
+def contraction_space(node: Node) -> Nest:
     """Output axes are rows, summed axes are inner; named by the operands that use them."""
     attrs = node.attrs
     used = [{n for m in maps for n, _ in m.terms} for maps in (attrs.left, attrs.right)]
@@ -208,7 +208,7 @@ def contraction_space(node: Node) -> Space:
     inner = tuple(axes[n] for n in range(len(attrs.extents)) if n not in attrs.output)
     iteration = tuple(axes[n].var for n in range(len(attrs.extents)))
     index = tuple(a.var for a in rows)
-    return Space(rows, inner, node.shape, node.shape, index, iteration)
+    return Nest(rows, inner, node.shape, node.shape, index, iteration)
 
 
 def reduced_axes(fold: Node) -> tuple[int, ...]:

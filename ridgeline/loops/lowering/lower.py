@@ -22,8 +22,8 @@ from ridgeline.loops.lowering.elements import Reading, pads_inside, widens
 from ridgeline.loops.lowering.iteration_space import (
     Index,
     Lowered,
+    Nest,
     NotFusable,
-    Space,
     across_rows,
     part_shape,
     same,
@@ -71,7 +71,7 @@ class GroupLowering(Reading):
             body = For(axis.name, size_expr(axis.extent), body)
         return self.finished(body, space, folds[0].op if folds else None)
 
-    def finished(self, body: Stmt, space: Space, anchor: Op | None) -> Lowered:
+    def finished(self, body: Stmt, space: Nest, anchor: Op | None) -> Lowered:
         """What becomes a kernel around a body: slots in order, parameters and sizes."""
         reads = [n for n in self.slots if n not in self.graph.outputs]
         order = (*reads, *self.graph.outputs)
@@ -89,7 +89,7 @@ class GroupLowering(Reading):
 
     # ---- stages -------------------------------------------------------------------------------
 
-    def _fold(self, fold: Node, space: Space) -> Stmt:
+    def _fold(self, fold: Node, space: Nest) -> Stmt:
         values = self._fold_values(fold, space)
         monoid = "sum" if fold.op is CONTRACT else fold.attrs.monoid
         types = tuple(accumulator_type(t.dtype) for t in fold.types)
@@ -111,7 +111,7 @@ class GroupLowering(Reading):
             body = For(axis.name, size_expr(axis.extent), body, "reduce")
         return sequence(*start, body)
 
-    def _early_stores(self, space: Space) -> list[Stmt]:
+    def _early_stores(self, space: Nest) -> list[Stmt]:
         """Results that need no fold are stored by the first loop that passes their elements."""
         stores: list[Stmt] = []
         for node in self.graph.outputs:
@@ -136,7 +136,7 @@ class GroupLowering(Reading):
                 stack.extend(fresh)
         return False
 
-    def _fold_values(self, fold: Node, space: Space) -> tuple[Expr, ...]:
+    def _fold_values(self, fold: Node, space: Nest) -> tuple[Expr, ...]:
         self._begin_stage(space)
         if fold.op is CONTRACT:
             attrs = fold.attrs
@@ -160,21 +160,21 @@ class GroupLowering(Reading):
             if node.op.family != "movement" or node.op in (PAD, CONCAT):
                 raise NotFusable("a contraction reads its operands from memory")
 
-    def _begin_stage(self, space: Space) -> None:
+    def _begin_stage(self, space: Nest) -> None:
         """Forget expressions of the last stage; what it left in scratch is read from there."""
         index = tuple(a.var for a in space.inner)
         held = {n: b for n, b in self.staged.items() if n in self.written}
         self.memo = {(n, space.full_index): Load.make(b, index) for n, b in held.items()}
         self.seen = set()
 
-    def _stage_stores(self, space: Space) -> list[Stmt]:
+    def _stage_stores(self, space: Nest) -> list[Stmt]:
         """Writes into scratch of the values that this stage computes first."""
         index = tuple(a.var for a in space.inner)
         fresh = [n for n in self.staged if n in self.seen and n not in self.written]
         self.written.update(fresh)
         return [Store(self.staged[n], index, self.memo[n, space.full_index]) for n in fresh]
 
-    def plan_staging(self, stages: Sequence[Sequence[Node]], space: Space) -> None:
+    def plan_staging(self, stages: Sequence[Sequence[Node]], space: Nest) -> None:
         """Costly full-space values that several stages need are computed once per row."""
         elements = 1
         for axis in space.inner:
@@ -210,7 +210,7 @@ class GroupLowering(Reading):
             stack.extend(node.inputs)
         return found.keys()
 
-    def _stores(self, space: Space) -> list[Stmt]:
+    def _stores(self, space: Nest) -> list[Stmt]:
         row_index = tuple(a.var for a in space.rows)
         row_level: list[Stmt] = []
         full_level: list[Stmt] = []
@@ -243,7 +243,7 @@ class GroupLowering(Reading):
             row_level.append(body)
         return row_level
 
-    def _store_parts(self, node: Node, index: Index, space: Space) -> list[Stmt]:
+    def _store_parts(self, node: Node, index: Index, space: Nest) -> list[Stmt]:
         """Joined parts, each stored in its place by loops over one part."""
         axis, shape = node.attrs.axis, part_shape(node)
         target = self.view(node, (*shape[:axis], len(node.inputs), *shape[axis:]))

@@ -18,7 +18,7 @@ from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, maximum, minimum, sequence
 from ridgeline.loops.ir import Alloc, AxisKind, Buffer, Expr, For, Load, Reduce, Stmt, Store
-from ridgeline.loops.lowering.iteration_space import Axis, Lowered, Space, size_expr
+from ridgeline.loops.lowering.iteration_space import Axis, Lowered, Nest, size_expr
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.radix_tiles import RUN, RadixTile, SortedTile, counts_body
 from ridgeline.loops.lowering.sorting import (
@@ -67,7 +67,7 @@ def _register(lowering: GroupLowering, *axes: Axis) -> None:
         lowering.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
 
 
-def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLowering) -> Space:
+def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLowering) -> Nest:
     """Rows of a scan, and the loop that runs along one axis of them."""
     kept = [a for a in range(len(shape)) if a != axis]
     rows = _named("r", [shape[a] for a in kept])
@@ -78,7 +78,7 @@ def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLow
         place = size_expr(inner.extent) - 1 - place
     where = dict(zip(kept, (r.var for r in rows))) | {axis: place}
     index = tuple(where[a] for a in range(len(shape)))
-    return Space(rows, (inner,), tuple(r.extent for r in rows), shape, index)
+    return Nest(rows, (inner,), tuple(r.extent for r in rows), shape, index)
 
 
 def _extreme_scan(node: Node, lowering: GroupLowering) -> Lowered:
@@ -96,7 +96,7 @@ def _rank(node: Node, lowering: GroupLowering) -> Lowered:
     each, other = Axis("i", keys.shape[-1]), Axis("j", keys.shape[-1])
     _register(lowering, *rows, each, other)
     at = tuple(r.var for r in rows)
-    space = Space(rows, (each, other))
+    space = Nest(rows, (each, other))
     pair = [lowering.read(keys, (*at, a.var), space) for a in (each, other)]
     out = lowering.view(node, node.shape)
     body = rank_body(out, at, keys.shape[-1], (pair[0], pair[1]))
@@ -109,7 +109,7 @@ def _radix(node: Node, lowering: GroupLowering) -> Lowered:
     each = Axis("i", keys.shape[-1])
     _register(lowering, *rows, each)
     at = tuple(r.var for r in rows)
-    space = Space(rows, (each,))
+    space = Nest(rows, (each,))
     values = [lowering.read(i, (*at, each.var), space) for i in (keys, order)]
     shift, bits = node.attrs.shift, node.attrs.bits
     moved = values[0] >> shift
@@ -122,7 +122,7 @@ def _radix(node: Node, lowering: GroupLowering) -> Lowered:
     return _finished(node, lowering, body, space)
 
 
-def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, RadixTile, Space]:
+def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, RadixTile, Nest]:
     """The loops over rows and tiles, and the tile at hand."""
     keys = node.inputs[0]
     length = keys.shape[-1]
@@ -131,7 +131,7 @@ def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, RadixTile, Space]
     number = Axis("p", tiles_of(length, node.attrs))
     tile = RadixTile(node.attrs.tile, number.var, length)
     _register(lowering, *rows, number, Axis("t", tile.threads), Axis("v", RUN))
-    space = Space((*rows, number))
+    space = Nest((*rows, number))
     return tuple(r.var for r in rows), tile, space
 
 
@@ -178,7 +178,7 @@ def _smallest(node: Node, lowering: GroupLowering) -> Lowered:
     each = Axis("i", keys.shape[-1])
     _register(lowering, *rows, each)
     at = tuple(r.var for r in rows)
-    space = Space(rows, (each,))
+    space = Nest(rows, (each,))
     own = lowering.read(keys, (*at, each.var), space)
     values = (own, cast(each.var, dtypes.int32))
     outputs = [
@@ -194,7 +194,7 @@ def _search(node: Node, lowering: GroupLowering) -> Lowered:
     rows = _named("r", list(values.shape))
     _register(lowering, *rows)
     at = tuple(r.var for r in rows)
-    space = Space(rows, (), values.shape, values.shape, at)
+    space = Nest(rows, (), values.shape, values.shape, at)
     wanted = key(lowering.read(values, at, space))
     row = at[:-1] if len(sequence_.shape) > 1 else ()
     out = lowering.view(node, node.shape)
@@ -219,7 +219,7 @@ def _scan(node: Node, lowering: GroupLowering) -> Lowered:
 
 
 def _scanned(
-    node: Node, lowering: GroupLowering, space: Space, monoid: str, values: tuple[Expr, ...],
+    node: Node, lowering: GroupLowering, space: Nest, monoid: str, values: tuple[Expr, ...],
     stored: Sequence[tuple[int, Node]],
 ) -> Lowered:  # fmt: skip
     """A running value by a monoid; `stored` says which of its fields are which results."""
@@ -265,7 +265,7 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     rest_of = {a: rows[len(apart) + i].var for i, a in enumerate(rest)}
     turn_of = {d: turns[i].var for i, d in enumerate(joined)}
     here = {a: row_of[d] for a, d in kept.items()} | rest_of
-    space = Space(rows, (*copies, *turns))
+    space = Nest(rows, (*copies, *turns))
     out = lowering.view(node, node.shape)
     copy_index = tuple(
         here[a] if a in here else copies[copied.index(a)].var for a in range(len(base.shape))
@@ -309,7 +309,7 @@ def _clamped(place: Expr, index: Node, size: Size) -> Expr:
     return maximum(minimum(place, size_expr(size) - 1), ir.index(0))
 
 
-def _finished(node: Node, lowering: GroupLowering, body: Stmt, space: Space) -> Lowered:
+def _finished(node: Node, lowering: GroupLowering, body: Stmt, space: Nest) -> Lowered:
     for axis in reversed(space.rows):
         body = For(axis.name, size_expr(axis.extent), body)
     return lowering.finished(body, space, node.op)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, rebuild
-from ridgeline.loops.ir import Expr, Op
+from ridgeline.loops.ir import Expr, OpExpr
 from ridgeline.loops.math.arcs import (
     acos,
     acosh,
@@ -88,13 +88,13 @@ def expand(expr: Expr, names: Collection[str] = EXPANDED) -> Expr:
     done: dict[Expr, Expr] = {}
     for node in ir.subexpressions(expr):
         operands = tuple(done[child] for child in ir.children(node))
-        made = written_out(node, operands, names) if isinstance(node, Op) else None
+        made = written_out(node, operands, names) if isinstance(node, OpExpr) else None
         same = operands == ir.children(node)
         done[node] = made or (node if same else rebuild(node, operands))
     return done[expr]
 
 
-def written_out(node: Op, operands: tuple[Expr, ...], names: Collection[str]) -> Expr | None:
+def written_out(node: OpExpr, operands: tuple[Expr, ...], names: Collection[str]) -> Expr | None:
     """One operation on some operands written out, if it is of these names; None where it stays."""
     if node.name in names and node.dtype.kind == "float":
         return _expanded(node.name, operands)

@@ -65,15 +65,15 @@ class CacheRead(Step):
         free_name(kernel, self.scratch, f"{self.buffer!r} is packed")
         return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
-    def _meant(self, loop: ir.For) -> dict[ir.Load | ir.Op, bool]:
+    def _meant(self, loop: ir.For) -> dict[ir.Load | ir.OpExpr, bool]:
         """The reads that depend on exactly these axes, and whether each is under a condition."""
         found = self._reads(loop)
         return {r: guarded for r, guarded in found.items() if _axes(r, loop) == set(self.axes)}
 
-    def _reads(self, loop: ir.For) -> dict[ir.Load | ir.Op, bool]:
+    def _reads(self, loop: ir.For) -> dict[ir.Load | ir.OpExpr, bool]:
         return _reads_of(self.buffer, loop, self.converted)
 
-    def _refuse(self, found: list[tuple[ir.Load | ir.Op, ir.For]]) -> NoReturn:
+    def _refuse(self, found: list[tuple[ir.Load | ir.OpExpr, ir.For]]) -> NoReturn:
         if not found:
             raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
         used = " or ".join(dict.fromkeys(", ".join(sorted(_axes(*read))) for read in found))
@@ -117,7 +117,7 @@ class CacheRead(Step):
         return copy_loops(copy, self.axes, extents, loop, self.square)
 
 
-def _axes(read: ir.Load | ir.Op, loop: ir.For) -> set[str]:
+def _axes(read: ir.Load | ir.OpExpr, loop: ir.For) -> set[str]:
     """The loops of a nest on which an address, or the condition on it, depends."""
     inside = {s.name for s in ir.statements(loop) if isinstance(s, ir.For)}
     return {n for n in free_vars(read) if n in inside}
@@ -127,12 +127,12 @@ def _is_read(expr: ir.Expr, name: str) -> bool:
     return isinstance(expr, ir.Load) and expr.buffer.name == name
 
 
-def _reads_of(name: str, loop: ir.For, converted: bool) -> dict[ir.Load | ir.Op, bool]:
+def _reads_of(name: str, loop: ir.For, converted: bool) -> dict[ir.Load | ir.OpExpr, bool]:
     """The reads of a buffer, with their zeros beyond the end, and whether each needs a proof."""
-    found: dict[ir.Load | ir.Op, bool] = {}
+    found: dict[ir.Load | ir.OpExpr, bool] = {}
     for read in reads(loop):
         if read.load.buffer.name == name:
-            whole: ir.Load | ir.Op = read.load
+            whole: ir.Load | ir.OpExpr = read.load
             around = _only_reader(whole, loop)
             guarded = read.guarded
             if around is not None and is_guarded_read(around):
@@ -144,7 +144,7 @@ def _reads_of(name: str, loop: ir.For, converted: bool) -> dict[ir.Load | ir.Op,
     return found
 
 
-def _only_reader(read: ir.Load | ir.Op, loop: ir.For) -> ir.Op | None:
+def _only_reader(read: ir.Load | ir.OpExpr, loop: ir.For) -> ir.OpExpr | None:
     """The one expression of which a read is an operand, if nothing else uses it."""
     around: set[ir.Expr] = set()
     for statement in ir.statements(loop):
@@ -153,7 +153,7 @@ def _only_reader(read: ir.Load | ir.Op, loop: ir.For) -> ir.Op | None:
             return None
         around |= {e for e in ir.subexpressions(*roots) if read in ir.children(e)}
     (only,) = around if len(around) == 1 else (None,)
-    return only if isinstance(only, ir.Op) else None
+    return only if isinstance(only, ir.OpExpr) else None
 
 
 def copy_loops(

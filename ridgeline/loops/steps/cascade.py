@@ -237,7 +237,7 @@ def _added(value: ir.Expr, totals: Collection[ir.Buffer]) -> tuple[ir.Expr, ...]
     if value.dtype is dtypes.float64:
         return value, ir.const(-0.0, value.dtype)  # leaves what it is added to as it is, -0.0 too
     if (
-        isinstance(value, ir.Op) and value.name == "mul"
+        isinstance(value, ir.OpExpr) and value.name == "mul"
     ):  # not rounded, and added by one instruction
         return (mul(*(cast(factor, dtypes.float64) for factor in value.args)),)
     return (cast(value, dtypes.float64),)

@@ -50,7 +50,7 @@ def check_apart(loop: ir.For) -> None:
     own = {s.buffer for s in inside if isinstance(s, ir.Alloc)}
     for store in (s for s in inside if isinstance(s, ir.Store) and s.buffer not in own):
         held = [h for place in store.index for h in _held(place, loop.name)]
-        filled = [h for h in held if isinstance(h, ir.Op)]
+        filled = [h for h in held if isinstance(h, ir.OpExpr)]
         # filling up puts a minimum in the place of every variable: another minimum is the user's
         if len(filled) == len(held) and not all(_apart(loop, *ir.children(h)) for h in filled):
             raise ScheduleError(f"the last iteration of loop {loop.name!r} runs again")
@@ -60,7 +60,7 @@ def _held(place: ir.Expr, name: str) -> Iterator[ir.Expr]:
     """Where a variable stands in a place: minima that may fill up a piece, or it by itself."""
     if isinstance(place, ir.Load):  # what is loaded can be the same for all iterations anyway
         return
-    minimum = isinstance(place, ir.Op) and place.name == "min" and not read_memory(place)
+    minimum = isinstance(place, ir.OpExpr) and place.name == "min" and not read_memory(place)
     if (isinstance(place, ir.Var) and place.name == name) or (minimum and name in free_vars(place)):
         yield place
     else:

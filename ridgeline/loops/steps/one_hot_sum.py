@@ -63,7 +63,11 @@ _TRUE, _FALSE = (ir.const(value, dtypes.bool_) for value in (True, False))
 
 def _place(test: ir.Expr, variable: ir.Var) -> ir.Expr | None:
     """e, if a test is `variable == e` and e is the same along the axis."""
-    if not isinstance(test, ir.Op) or test.name != "eq" or test.args[0].dtype is not dtypes.int64:
+    if (
+        not isinstance(test, ir.OpExpr)
+        or test.name != "eq"
+        or test.args[0].dtype is not dtypes.int64
+    ):
         return None
     left, right = test.args
     if right == variable:

@@ -133,14 +133,14 @@ def relative_sums(loop: ir.For, peak: ir.Buffer) -> dict[ir.Buffer, RelativeSum]
 def _shift(value: ir.Expr, peak: ir.Buffer) -> ir.Expr | None:
     """s, if a value is `w * exp(x - s)` with s of the maximum alone and w and x without it."""
     own = memory(peak)
-    if isinstance(value, ir.Op) and value.name == "exp":
+    if isinstance(value, ir.OpExpr) and value.name == "exp":
         inner = value.args[0]
-        if not (isinstance(inner, ir.Op) and inner.name == "sub"):
+        if not (isinstance(inner, ir.OpExpr) and inner.name == "sub"):
             return None
         term, shift = inner.args
         alone = read_memory(shift) == {own} and not free_vars(shift)
         return shift if alone and own not in read_memory(term) else None
-    if isinstance(value, ir.Op) and value.name in ("mul", "div"):
+    if isinstance(value, ir.OpExpr) and value.name in ("mul", "div"):
         left, right = value.args
         if own not in read_memory(right):
             return _shift(left, peak)

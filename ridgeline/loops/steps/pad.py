@@ -11,7 +11,19 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, guarded, map_children, map_expressions, substitute
-from ridgeline.loops.ir import Const, Expr, For, If, Kernel, Load, Op, Reduce, Stmt, Store, Var
+from ridgeline.loops.ir import (
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    OpExpr,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+)
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
 _MEMORY = ("global", "stream")
@@ -48,10 +60,10 @@ class Pad(Step):
         nodes = ir.subexpressions(expr)
         for node in nodes:
             if is_guarded_read(node) and self._reaches(node.args[1]):  # type: ignore[attr-defined]
-                assert isinstance(node, Op)
+                assert isinstance(node, OpExpr)
                 condition = node.args[0] & inside
                 mapping[node] = guarded(condition, node.args[1], node.args[2])
-        covered = {node.args[1] for node in mapping if isinstance(node, Op)}
+        covered = {node.args[1] for node in mapping if isinstance(node, OpExpr)}
         for node in nodes:
             if self._reaches(node) and node not in covered:
                 mapping[node] = guarded(inside, node, ir.const(0, node.dtype))
@@ -74,7 +86,7 @@ class Pad(Step):
 def is_guarded_read(node: Expr) -> bool:
     """True for a read that gives zero where it must not happen."""
     return (
-        isinstance(node, Op)
+        isinstance(node, OpExpr)
         and node.name == "guarded"
         and isinstance(node.args[1], Load)
         and isinstance(node.args[2], Const)
@@ -87,7 +99,7 @@ def _check_zeros(body: Stmt, axis: str) -> None:
     for statement in ir.statements(body):
         if isinstance(statement, Reduce):
             term = statement.values[0]
-            product = isinstance(term, Op) and term.name == "mul"
+            product = isinstance(term, OpExpr) and term.name == "mul"
             if (
                 statement.monoid != "sum"
                 or not product

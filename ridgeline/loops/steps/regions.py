@@ -20,7 +20,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class GuardedLoad:
     """One load inside a statement, and whether all its places there are under some condition."""
 
     load: ir.Load
@@ -32,14 +32,14 @@ def memory(buffer: ir.Buffer) -> Hashable:
     return buffer.slot if buffer.slot >= 0 else buffer
 
 
-def reads(statement: ir.Stmt) -> list[Read]:
+def reads(statement: ir.Stmt) -> list[GuardedLoad]:
     """Every distinct load that a statement makes."""
     found: dict[ir.Load, bool] = {}
     for site in sites(ir.Kernel("", (), (), statement)):
         for load, domain in loads(ir.expressions(site.statement), site.domain):
             narrowed = any(_narrows(guard, load) for guard in domain.guards)
             found[load] = found.get(load, True) and narrowed
-    return [Read(load, guarded) for load, guarded in found.items()]
+    return [GuardedLoad(load, guarded) for load, guarded in found.items()]
 
 
 def _narrows(guard: ir.Expr, load: ir.Load) -> bool:
@@ -110,7 +110,7 @@ def _narrowed(ranges: Ranges, guard: ir.Expr) -> Ranges:
     """Ranges where conditions on single variables hold too."""
     found = dict(ranges)
     for part in conjuncts([guard]):
-        if not (isinstance(part, ir.Op) and part.name in ("lt", "le")):
+        if not (isinstance(part, ir.OpExpr) and part.name in ("lt", "le")):
             continue
         left, right = part.args
         gap = part.name == "lt"

@@ -65,7 +65,7 @@ class Skip(Step):
             body = at_loops(body, axis, partial(_guarded, here, hidden))
         return body
 
-    def _masks(self, body: ir.Stmt) -> list[ir.Op]:
+    def _masks(self, body: ir.Stmt) -> list[ir.OpExpr]:
         """The conditions under which the first loop stores something that is not hidden."""
         loops = [s for s in ir.statements(body) if isinstance(s, ir.For) and s.name == self.axes[0]]
         found = dict.fromkeys(
@@ -74,11 +74,11 @@ class Skip(Step):
             for s in ir.statements(loop)
             if isinstance(s, ir.Store)
             for e in ir.subexpressions(s.value)
-            if isinstance(e, ir.Op) and e.name == "select" and _number(e.args[2]) == _HIDDEN
+            if isinstance(e, ir.OpExpr) and e.name == "select" and _number(e.args[2]) == _HIDDEN
         )
         if not found:
             raise ScheduleError(f"loop {self.axes[0]!r} stores no masked values")
-        masks = [m for m in found if isinstance(m, ir.Op) and m.name in ("le", "lt")]
+        masks = [m for m in found if isinstance(m, ir.OpExpr) and m.name in ("le", "lt")]
         if len(masks) < len(found):
             raise ScheduleError("a mask that is not a comparison of places")
         return masks
@@ -92,12 +92,14 @@ def _guarded(guard: ir.Expr, hidden: _Hidden, loop: ir.For) -> ir.Stmt:
     return replace(loop, body=sequence(seen, unseen))
 
 
-def _possible(body: ir.Stmt, mask: ir.Op, kept: frozenset[str]) -> ir.Expr:
+def _possible(body: ir.Stmt, mask: ir.OpExpr, kept: frozenset[str]) -> ir.Expr:
     """A condition on the piece and on loops around the scratch, without which the mask is false."""
     for side, joined in zip(mask.args, ("or", "and")):
-        if isinstance(side, ir.Op) and side.name == "min":  # the last row of a block, repeated
+        if isinstance(side, ir.OpExpr) and side.name == "min":  # the last row of a block, repeated
             cases = [substitute(mask, {side: case}) for case in side.args]
-            return op(joined, *(_possible(body, c, kept) for c in cases if isinstance(c, ir.Op)))
+            return op(
+                joined, *(_possible(body, c, kept) for c in cases if isinstance(c, ir.OpExpr))
+            )
     ranges = loop_ranges(body)
     left, right = (affine(side) for side in mask.args)
     if left is None or right is None:
@@ -117,7 +119,7 @@ def _possible(body: ir.Stmt, mask: ir.Op, kept: frozenset[str]) -> ir.Expr:
 class _Hidden:
     """What scratch holds in hidden pieces: minus infinity or zero, by buffer."""
 
-    def __init__(self, axes: tuple[str, ...], masks: list[ir.Op], ranges: Ranges) -> None:
+    def __init__(self, axes: tuple[str, ...], masks: list[ir.OpExpr], ranges: Ranges) -> None:
         self.axes, self.masks, self.ranges = axes, masks, ranges
         self.held: dict[ir.Buffer, float] = {}
         self.written: dict[ir.Store, float] = {}  # to memory, when its turn came
@@ -201,7 +203,7 @@ class _Hidden:
             return self.held.get(expr.buffer)
         if isinstance(expr, ir.Const):
             return _number(expr)
-        if not isinstance(expr, ir.Op):
+        if not isinstance(expr, ir.OpExpr):
             return None
         if expr.name == "select" and expr.args[0] in self.masks:
             return self._value(expr.args[2])
@@ -220,7 +222,7 @@ class _Hidden:
 
 
 def _number(expr: ir.Expr) -> float | None:
-    if isinstance(expr, ir.Op) and expr.name == "cast":
+    if isinstance(expr, ir.OpExpr) and expr.name == "cast":
         return _number(expr.args[0])
     return float(expr.value) if isinstance(expr, ir.Const) else None
 

@@ -178,9 +178,9 @@ def _join_symbol(statement: ir.Stmt) -> str:
 
 
 def _precedence(expr: ir.Expr) -> int:
-    if isinstance(expr, ir.Op) and expr.name in INFIX:
+    if isinstance(expr, ir.OpExpr) and expr.name in INFIX:
         return INFIX[expr.name][1]
-    if isinstance(expr, ir.Op) and expr.name in PREFIX:
+    if isinstance(expr, ir.OpExpr) and expr.name in PREFIX:
         return ATOM if isinstance(expr.args[0], ir.Const) else UNARY
     return ATOM
 
@@ -225,10 +225,10 @@ class _Texts:
                 for i in node.index
             )
             return f"{quoted(node.buffer.name)}[{index}]"
-        assert isinstance(node, ir.Op)
+        assert isinstance(node, ir.OpExpr)
         return self._operation(node)
 
-    def _operation(self, node: ir.Op) -> str:
+    def _operation(self, node: ir.OpExpr) -> str:
         precedence = self._precedences[node] = _precedence(node)
         if node.name in INFIX:
             symbol = INFIX[node.name][0]
@@ -242,14 +242,14 @@ class _Texts:
             return f"{node.dtype.name}({arguments})"
         return f"{f'as_{node.dtype.name}' if node.name == 'bitcast' else node.name}({arguments})"
 
-    def _operand(self, node: ir.Op, position: int, least: int) -> str:
+    def _operand(self, node: ir.OpExpr, position: int, least: int) -> str:
         operand = node.args[position]
         if not isinstance(operand, ir.Const):
             text = self._texts[operand]
             return text if self._precedences.get(operand, ATOM) >= least else f"({text})"
         return self._literal(operand, self._implied(node, position))
 
-    def _implied(self, node: ir.Op, position: int) -> DType | None:
+    def _implied(self, node: ir.OpExpr, position: int) -> DType | None:
         """The type that the other operands give a literal at `position`, as the parser sees it."""
         if node.name in ("cast", "bitcast"):
             return None

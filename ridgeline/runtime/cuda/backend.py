@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline.codegen.cuda import KernelSource, begin, generate
 from ridgeline.codegen.cuda.emit import LEGALIZE
 from ridgeline.codegen.cuda.error_flag import marking
-from ridgeline.codegen.cuda.horizontal_fusion import Part, fits, join_key, joined
+from ridgeline.codegen.cuda.horizontal_fusion import FusedCall, fits, join_key, joined
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.machine_code import sources_fingerprint
 from ridgeline.compiler.backend import Backend, Libraries, LibraryOp, NumpyCalls
@@ -34,8 +34,8 @@ from ridgeline.runtime.cuda.attention import (
     AttentionLaunch,
     CudnnAttention,
     Mask,
-    Memory,
     Strides,
+    TensorMemory,
     cudnn,
 )
 from ridgeline.runtime.cuda.cudnn_convolution import ConvolutionLaunch, CudnnConvolution
@@ -64,7 +64,7 @@ class CudaBackend(Backend):
 
     launch_types = (
         KernelLaunch, JoinedLaunch, Grid, ProductLaunch, Matmul, Matrix, ConvolutionLaunch,
-        ConvolveAttrs, AttentionLaunch, Attention, Strides, Mask, Memory,
+        ConvolveAttrs, AttentionLaunch, Attention, Strides, Mask, TensorMemory,
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -249,5 +249,5 @@ def _joined(parts: Sequence[CompiledKernel]) -> KernelSource:
     """The launch of several kernels, over the addresses of all they use."""
     place = {value: number for number, value in enumerate(shared_values(parts))}
     return joined(
-        [Part(part.kernel, tuple(place[value] for value in part.values)) for part in parts]
+        [FusedCall(part.kernel, tuple(place[value] for value in part.values)) for part in parts]
     )

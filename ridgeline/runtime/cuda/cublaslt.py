@@ -16,7 +16,7 @@ from math import gcd
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import DeviceFailure, destroy_discarded, destroying, load
-from ridgeline.runtime.cuda.steps import Words
+from ridgeline.runtime.cuda.steps import ArgumentWords
 
 WORKSPACE = 32 << 20
 _FOLDERS = ("cu13/lib", "cublas/lib", "cu12/lib")
@@ -50,7 +50,7 @@ class _Heuristic(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class MatrixOperand:
     """A matrix: its slot, byte offset, strides of rows and columns, stride between batches."""
 
     slot: int
@@ -126,9 +126,9 @@ class MatmulStep:
         dtypes: tuple[str, str],
         sizes: tuple[int, int, int, int],
         outer: tuple[int, ...],
-        operands: Sequence[Operand],
+        operands: Sequence[MatrixOperand],
         workspace_slot: int,
-        words: Words,
+        words: ArgumentWords,
         shortened: bool,
         bias: int | None = None,
     ) -> None:
@@ -213,14 +213,14 @@ class MatmulStep:
             _check(status, "cublasLtMatmul")
 
 
-def _turned(operand: Operand) -> Operand:
+def _turned(operand: MatrixOperand) -> MatrixOperand:
     """The transposed matrix."""
-    return Operand(
+    return MatrixOperand(
         operand.slot, operand.offset, operand.column, operand.row, operand.batch, operand.outer
     )
 
 
-def _offsets(operand: Operand, outer: tuple[int, ...], itemsize: int) -> Sequence[int]:
+def _offsets(operand: MatrixOperand, outer: tuple[int, ...], itemsize: int) -> Sequence[int]:
     """Byte offsets of an operand for every outer index."""
     return [
         (operand.offset + sum(i * stride for i, stride in zip(place, operand.outer))) * itemsize

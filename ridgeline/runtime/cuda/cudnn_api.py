@@ -19,7 +19,7 @@ _NAMES = ("libcudnn.so.9",)
 _MOST_TEXT = 512
 
 
-class Kind(IntEnum):
+class Descriptors(IntEnum):
     """cudnnBackendDescriptorType_t."""
 
     POINTWISE = 0
@@ -181,7 +181,7 @@ class Descriptor:
     __slots__ = ("__del__", "_kept", "kind", "raw")
     __del__: Callable[[], object]
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Descriptors) -> None:
         destroy_discarded()
         self.kind = kind
         self.raw = c_void_p()
@@ -216,7 +216,7 @@ class Descriptor:
         packed = (_C_TYPES[kind] * most)()
         return list(packed[: self._fetch(attribute, kind, packed)])
 
-    def parts(self, attribute: Attribute, kind: Kind, most: int) -> list[Descriptor]:
+    def parts(self, attribute: Attribute, kind: Descriptors, most: int) -> list[Descriptor]:
         """At most so many descriptors that are an attribute."""
         made = [Descriptor(kind) for _ in range(most)]
         packed = (c_void_p * most)(*(part.raw for part in made))

@@ -21,13 +21,13 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.passes.libraries.channels_last import is_product
 from ridgeline.ops.convolve import CONVOLVE, DATA, FILTER, FORWARD, ConvolveAttrs
 from ridgeline.ops.strides import View, in_order
-from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Kind, Type
+from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Descriptors, Type
 from ridgeline.runtime.cuda.cudnn_graph import (
     DTYPES,
     Described,
-    Held,
+    HeldIn,
     Operation,
-    Tensor,
+    TensorDesc,
     described,
     operation_descriptor,
 )
@@ -35,7 +35,7 @@ from ridgeline.runtime.cuda.cudnn_plans import (
     EnginePlan,
     GraphStep,
     Note,
-    Place,
+    Pointer,
     best_plan,
     graph_of,
 )
@@ -53,7 +53,7 @@ _LEAST_EXACT = 1 << 29  # the same in float32, for which there are no tensor cor
 _DEEPEST_WITH_RELU = 1536
 
 
-def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Place]:
+def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Pointer]:
     """The tensors of a convolution, from the slots of a call: operands, then the result."""
     *operands, result = slots
     tensors = {
@@ -61,7 +61,7 @@ def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Place]
     }[attrs.kind]  # fmt: skip
     made = {FORWARD: _RESULT, DATA: _IMAGE, FILTER: _FILTERS}[attrs.kind]
     places = dict(zip(tensors, operands)) | {made: result}
-    return {number: Place(slot) for number, slot in places.items()}
+    return {number: Pointer(slot) for number, slot in places.items()}
 
 
 @lru_cache(maxsize=1024)
@@ -83,9 +83,9 @@ def _operations(attrs: ConvolveAttrs, dtype: str) -> list[Descriptor]:
     """The convolution as the library has it, and what follows it."""
     missing = (1,) * max(0, 2 - len(attrs.stride))  # the library has two spatial axes at least
 
-    def shown(number: int, sizes: tuple[int, ...]) -> Tensor:
-        held = Held.NOWHERE if number in (_PLAIN, _TOTAL) else Held.IN_MEMORY
-        wide = "float32" if held is Held.NOWHERE else dtype
+    def shown(number: int, sizes: tuple[int, ...]) -> TensorDesc:
+        held = HeldIn.NOWHERE if number in (_PLAIN, _TOTAL) else HeldIn.IN_MEMORY
+        wide = "float32" if held is HeldIn.NOWHERE else dtype
         return _tensor(number, (*sizes[:2], *missing, *sizes[2:]), wide, held)
 
     tensor = described()
@@ -104,12 +104,12 @@ def _operations(attrs: ConvolveAttrs, dtype: str) -> list[Descriptor]:
 
 
 def _convolution(
-    attrs: ConvolveAttrs, tensors: tuple[Tensor, Tensor, Tensor], tensor: Described
+    attrs: ConvolveAttrs, tensors: tuple[TensorDesc, TensorDesc, TensorDesc], tensor: Described
 ) -> Descriptor:
     """A convolution of image and filters to a result, or a gradient of it."""
     missing = len(tensors[0].sizes) - 2 - len(attrs.stride)
     ones, zeros = (1,) * missing, (0,) * missing
-    convolution = Descriptor(Kind.CONVOLUTION)
+    convolution = Descriptor(Descriptors.CONVOLUTION)
     convolution.set(Attribute.CONVOLUTION_COMPUTE, Type.DATA_TYPE, [DTYPES["float32"]])
     convolution.set(Attribute.CONVOLUTION_MODE, Type.CONVOLUTION_MODE, [_CROSS_CORRELATION])
     convolution.set(Attribute.CONVOLUTION_AXES, Type.INT64, [len(attrs.stride) + missing])
@@ -122,7 +122,7 @@ def _convolution(
         convolution.set(attribute, Type.INT64, values)
     convolution.finalize()
     kind = attrs.kind.upper()
-    operation = Descriptor(Kind[kind])
+    operation = Descriptor(Descriptors[kind])
     for name, one in zip(("IMAGE", "FILTERS", "RESULT"), tensors, strict=True):
         operation.set(Attribute[f"{kind}_{name}"], Type.DESCRIPTOR, [tensor(one)])
     operation.set(Attribute[f"{kind}_CONVOLUTION"], Type.DESCRIPTOR, [convolution])
@@ -130,11 +130,11 @@ def _convolution(
     return operation.set(Attribute[f"{kind}_BETA"], Type.FLOAT, [0.0]).finalize()
 
 
-def _tensor(number: int, sizes: tuple[int, ...], dtype: str, held: Held) -> Tensor:
+def _tensor(number: int, sizes: tuple[int, ...], dtype: str, held: HeldIn) -> TensorDesc:
     """A tensor of [n, c, …] whose channels lie side by side."""
     last = (sizes[0], *sizes[2:], sizes[1])
     dense = [prod(last[place + 1 :]) for place in range(len(last))]
-    return Tensor(number, dtype, sizes, (dense[0], dense[-1], *dense[1:-1]), held)
+    return TensorDesc(number, dtype, sizes, (dense[0], dense[-1], *dense[1:-1]), held)
 
 
 @dataclass(frozen=True, slots=True)

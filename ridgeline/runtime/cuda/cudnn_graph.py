@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
 
-from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Kind, Type
+from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Descriptors, Type
 
 DTYPES = {"float32": 0, "float16": 2, "int32": 4, "bfloat16": 9, "bool": 11}
 _ALIGNMENT = 16
@@ -34,7 +34,7 @@ Roles = tuple[Attribute, ...]  # of the operands, then of the result
 Sizes = tuple[int, ...]
 
 
-class Held(Enum):
+class HeldIn(Enum):
     """Where the elements of a tensor are."""
 
     IN_MEMORY = "memory"
@@ -43,18 +43,18 @@ class Held(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorDesc:
     """A tensor of a graph; `number` is its name, and `value` what one held by value is."""
 
     number: int
     dtype: str
     sizes: Sizes
     strides: Sizes
-    held: Held = Held.NOWHERE
+    held: HeldIn = HeldIn.NOWHERE
     value: float = 0.0
 
 
-Described = Callable[[Tensor], Descriptor]
+Described = Callable[[TensorDesc], Descriptor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Operation:
     """One operation; `axis` is the one along which indices count."""
 
     name: str
-    operands: tuple[Tensor, ...]
-    result: Tensor
+    operands: tuple[TensorDesc, ...]
+    result: TensorDesc
     axis: int | None = None
 
 
@@ -72,37 +72,37 @@ class Network:
     """Operations in order, and the tensors that a call is given memory for, by role."""
 
     operations: list[Operation] = field(default_factory=list)
-    memory: dict[str, Tensor] = field(default_factory=dict)
-    values: list[Tensor] = field(default_factory=list)
+    memory: dict[str, TensorDesc] = field(default_factory=dict)
+    values: list[TensorDesc] = field(default_factory=list)
     _count: int = 0
 
-    def held(self, role: str, dtype: str, sizes: Sizes, strides: Sizes = ()) -> Tensor:
+    def held(self, role: str, dtype: str, sizes: Sizes, strides: Sizes = ()) -> TensorDesc:
         """A tensor in memory."""
-        made = Tensor(self._number(), dtype, sizes, strides or dense(sizes), Held.IN_MEMORY)
+        made = TensorDesc(self._number(), dtype, sizes, strides or dense(sizes), HeldIn.IN_MEMORY)
         self.memory[role] = made
         return made
 
-    def number(self, value: float) -> Tensor:
+    def number(self, value: float) -> TensorDesc:
         """A number that a call is given."""
         ones = (1, 1, 1, 1)
-        made = Tensor(self._number(), "float32", ones, ones, Held.BY_VALUE, value)
+        made = TensorDesc(self._number(), "float32", ones, ones, HeldIn.BY_VALUE, value)
         self.values.append(made)
         return made
 
     def apply(
         self,
         name: str,
-        *operands: Tensor,
+        *operands: TensorDesc,
         dtype: str = "float32",
         sizes: Sizes | None = None,
         strides: Sizes = (),
         axis: int | None = None,
-        into: Tensor | None = None,
-    ) -> Tensor:
+        into: TensorDesc | None = None,
+    ) -> TensorDesc:
         """An operation's result; of the sizes of its operands together unless told otherwise."""
         if into is None:
             sizes = sizes or tuple(map(max, zip(*(operand.sizes for operand in operands))))
-            into = Tensor(self._number(), dtype, sizes, strides or dense(sizes))
+            into = TensorDesc(self._number(), dtype, sizes, strides or dense(sizes))
         self.operations.append(Operation(name, operands, into, axis))
         return into
 
@@ -126,7 +126,7 @@ def described() -> Described:
     """What gives tensors of one graph as the library has them: one descriptor for each."""
     made: dict[int, Descriptor] = {}
 
-    def tensor(one: Tensor) -> Descriptor:
+    def tensor(one: TensorDesc) -> Descriptor:
         if one.number not in made:
             made[one.number] = _tensor_descriptor(one)
         return made[one.number]
@@ -134,16 +134,16 @@ def described() -> Described:
     return tensor
 
 
-def _tensor_descriptor(tensor: Tensor) -> Descriptor:
+def _tensor_descriptor(tensor: TensorDesc) -> Descriptor:
     """A tensor as the library has it."""
-    made = Descriptor(Kind.TENSOR)
+    made = Descriptor(Descriptors.TENSOR)
     made.set(Attribute.TENSOR_TYPE, Type.DATA_TYPE, [DTYPES[tensor.dtype]])
     made.set(Attribute.TENSOR_SIZES, Type.INT64, tensor.sizes)
     made.set(Attribute.TENSOR_STRIDES, Type.INT64, tensor.strides)
     made.set(Attribute.TENSOR_ID, Type.INT64, [tensor.number])
     made.set(Attribute.TENSOR_ALIGNMENT, Type.INT64, [_ALIGNMENT])
-    made.set(Attribute.TENSOR_IS_VIRTUAL, Type.BOOLEAN, [tensor.held is Held.NOWHERE])
-    made.set(Attribute.TENSOR_IS_BY_VALUE, Type.BOOLEAN, [tensor.held is Held.BY_VALUE])
+    made.set(Attribute.TENSOR_IS_VIRTUAL, Type.BOOLEAN, [tensor.held is HeldIn.NOWHERE])
+    made.set(Attribute.TENSOR_IS_BY_VALUE, Type.BOOLEAN, [tensor.held is HeldIn.BY_VALUE])
     return made.finalize()
 
 
@@ -153,7 +153,7 @@ def operation_descriptor(operation: Operation, tensor: Described) -> Descriptor:
     if name == "matmul":
         made, roles = _matmul()
     elif name == "reshape":
-        made, roles = Descriptor(Kind.OPERATION_RESHAPE), _RESHAPE_ROLES
+        made, roles = Descriptor(Descriptors.OPERATION_RESHAPE), _RESHAPE_ROLES
     elif name in _REDUCTIONS:
         made, roles = _reduction(name)
     else:
@@ -164,30 +164,30 @@ def operation_descriptor(operation: Operation, tensor: Described) -> Descriptor:
 
 
 def _matmul() -> tuple[Descriptor, Roles]:
-    how = Descriptor(Kind.MATMUL)
+    how = Descriptor(Descriptors.MATMUL)
     how.set(Attribute.MATMUL_COMPUTE, Type.DATA_TYPE, [DTYPES["float32"]]).finalize()
-    made = Descriptor(Kind.OPERATION_MATMUL)
+    made = Descriptor(Descriptors.OPERATION_MATMUL)
     return made.set(Attribute.OPERATION_MATMUL, Type.DESCRIPTOR, [how]), _MATMUL_ROLES
 
 
 def _reduction(name: str) -> tuple[Descriptor, Roles]:
-    how = Descriptor(Kind.REDUCTION)
+    how = Descriptor(Descriptors.REDUCTION)
     how.set(Attribute.REDUCTION_COMPUTE, Type.DATA_TYPE, [DTYPES["float32"]])
     how.set(Attribute.REDUCTION_OPERATOR, Type.REDUCTION, [_REDUCTIONS[name]]).finalize()
-    made = Descriptor(Kind.OPERATION_REDUCTION)
+    made = Descriptor(Descriptors.OPERATION_REDUCTION)
     return made.set(Attribute.OPERATION_REDUCTION, Type.DESCRIPTOR, [how]), _REDUCTION_ROLES
 
 
 def _pointwise(operation: Operation) -> tuple[Descriptor, Roles]:
     computed = "bool" if operation.result.dtype == "bool" else "float32"
-    how = Descriptor(Kind.POINTWISE)
+    how = Descriptor(Descriptors.POINTWISE)
     how.set(Attribute.POINTWISE_MODE, Type.POINTWISE_MODE, [_POINTWISE[operation.name]])
     how.set(Attribute.POINTWISE_COMPUTE, Type.DATA_TYPE, [DTYPES[computed]])
     if operation.name == "relu":
         how.set(Attribute.POINTWISE_NAN, Type.NAN_PROPAGATION, [_PROPAGATE])
     if operation.axis is not None:
         how.set(Attribute.POINTWISE_AXIS, Type.INT64, [operation.axis])
-    made = Descriptor(Kind.OPERATION_POINTWISE)
+    made = Descriptor(Descriptors.OPERATION_POINTWISE)
     made.set(Attribute.OPERATION_POINTWISE, Type.DESCRIPTOR, [how.finalize()])
     *operands, result = _POINTWISE_ROLES
     return made, (*operands[: len(operation.operands)], result)

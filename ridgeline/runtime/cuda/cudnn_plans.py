@@ -12,13 +12,13 @@ from typing import Any
 from ridgeline.runtime.cuda.cudnn_api import (
     Attribute,
     Descriptor,
-    Kind,
+    Descriptors,
     Type,
     check,
     handle,
     library,
 )
-from ridgeline.runtime.cuda.steps import Words
+from ridgeline.runtime.cuda.steps import ArgumentWords
 
 _BEST_FIRST, _LAST_RESORT = 3, 2  # heuristics: those that rank engines, those that always have one
 _MOST_ENGINES = 16
@@ -44,7 +44,7 @@ class EnginePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Pointer:
     """Memory of a tensor: a slot, and bytes behind its address."""
 
     slot: int
@@ -58,9 +58,9 @@ class GraphStep:
         self,
         device: int,
         plan: EnginePlan,
-        memory: Mapping[int, Place],
+        memory: Mapping[int, Pointer],
         workspace_slot: int,
-        words: Words,
+        words: ArgumentWords,
         values: Mapping[int, float] | None = None,
     ) -> None:
         self.slots = frozenset((*(place.slot for place in memory.values()), workspace_slot))
@@ -86,7 +86,7 @@ class GraphStep:
         pointers += [*map(addressof, self._values), words[self._workspace]]
         if self._packed is not None and self._packed[0] == pointers:
             return self._packed[1]
-        pack = Descriptor(Kind.VARIANT_PACK)
+        pack = Descriptor(Descriptors.VARIANT_PACK)
         pack.set(Attribute.PACK_IDS, Type.INT64, self._ids)
         pack.set(Attribute.PACK_POINTERS, Type.POINTER, pointers[:-1])
         pack.set(Attribute.PACK_WORKSPACE, Type.POINTER, pointers[-1:])
@@ -101,7 +101,7 @@ def best_plan(
     for config in _configurations(graph):
         if refused and not refused.isdisjoint(_notes(config)):
             continue
-        made = Descriptor(Kind.PLAN)
+        made = Descriptor(Descriptors.PLAN)
         made.set(Attribute.PLAN_HANDLE, Type.HANDLE, [handle(device)])
         made.set(Attribute.PLAN_CONFIG, Type.DESCRIPTOR, [config])
         if made.status():
@@ -113,13 +113,13 @@ def best_plan(
 
 
 def _notes(config: Descriptor) -> list[int]:
-    (engine,) = config.parts(Attribute.CONFIG_ENGINE, Kind.ENGINE, 1)
+    (engine,) = config.parts(Attribute.CONFIG_ENGINE, Descriptors.ENGINE, 1)
     return engine.get(Attribute.ENGINE_NOTES, Type.NUMERICAL_NOTE, _MOST_NOTES)
 
 
 def graph_of(device: int, operations: Sequence[Descriptor]) -> Descriptor:
     """Operations as one graph for a device."""
-    graph = Descriptor(Kind.GRAPH)
+    graph = Descriptor(Descriptors.GRAPH)
     graph.set(Attribute.GRAPH_OPERATIONS, Type.DESCRIPTOR, operations)
     return graph.set(Attribute.GRAPH_HANDLE, Type.HANDLE, [handle(device)]).finalize()
 
@@ -127,10 +127,10 @@ def graph_of(device: int, operations: Sequence[Descriptor]) -> Descriptor:
 def _configurations(graph: Descriptor) -> Iterator[Descriptor]:
     """Engines with their settings, best first."""
     for mode in (_BEST_FIRST, _LAST_RESORT):
-        ranking = Descriptor(Kind.HEURISTICS)
+        ranking = Descriptor(Descriptors.HEURISTICS)
         ranking.set(Attribute.HEURISTICS_GRAPH, Type.DESCRIPTOR, [graph])
         ranking.set(Attribute.HEURISTICS_MODE, Type.HEURISTIC_MODE, [mode])
         if not ranking.status():
             yield from ranking.parts(
-                Attribute.HEURISTICS_RESULTS, Kind.ENGINE_CONFIG, _MOST_ENGINES
+                Attribute.HEURISTICS_RESULTS, Descriptors.ENGINE_CONFIG, _MOST_ENGINES
             )

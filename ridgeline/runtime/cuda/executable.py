@@ -20,7 +20,7 @@ from ridgeline.runtime.cuda.launches import Starting
 from ridgeline.runtime.cuda.memory import DeviceBuffer
 from ridgeline.runtime.cuda.plan import DevicePlan, HostStep, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
-from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep, Words
+from ridgeline.runtime.cuda.steps import ArgumentWords, KernelStep, LaunchStep
 from ridgeline.runtime.cuda.transfer import copying
 from ridgeline.scalars import Array
 
@@ -46,7 +46,7 @@ class CudaExecutable(LayoutExecutable):
         self.plan = DevicePlan(target.device, slots, lambda words: list(self._steps(words)))
         self._watched = index_inputs(calls.graph) if layout.checked else ()
 
-    def _steps(self, words: Words) -> Iterator[LaunchStep]:
+    def _steps(self, words: ArgumentWords) -> Iterator[LaunchStep]:
         target = self._target
         on = Starting(target.device.number, target.modules, words, self._workspace)
         for call in self.layout.calls:

@@ -22,7 +22,7 @@ _BYTES = 64 << 20  # that their notes keep alive, unless one run's do
 _MOST_EVENTS = 4
 
 
-class Watch:
+class ErrorFlag:
     """The byte of one stream, and its runs that may yet turn out to be wrong."""
 
     def __init__(self, stream: Stream) -> None:
@@ -81,13 +81,13 @@ class Watch:
         return False
 
 
-_watches: dict[int, Watch] = {}
+_watches: dict[int, ErrorFlag] = {}
 
 
-def watch(stream: Stream) -> Watch:
+def watch(stream: Stream) -> ErrorFlag:
     """What a stream's kernels set, and where its runs are noted."""
     found = _watches.get(id(stream))
-    return _watches.setdefault(id(stream), Watch(stream)) if found is None else found
+    return _watches.setdefault(id(stream), ErrorFlag(stream)) if found is None else found
 
 
 def wait(stream: Stream) -> None:

@@ -20,7 +20,7 @@ from ridgeline.runtime.cuda.stream import Stream
 MOST_GRAPHS = 6
 
 
-class Graph:
+class Captured:
     """A captured plan."""
 
     __slots__ = ("__del__", "_executable", "_launch", "_nodes", "_steps")
@@ -83,13 +83,13 @@ class Graphs:
 
     def __init__(self, steps: Sequence[LaunchStep]) -> None:
         self._steps = steps
-        self._graphs: OrderedDict[tuple[int, ...], tuple[Graph, tuple[int, ...]]] = OrderedDict()
-        self._last: tuple[tuple[int, ...], Graph] | None = None
+        self._graphs: OrderedDict[tuple[int, ...], tuple[Captured, tuple[int, ...]]] = OrderedDict()
+        self._last: tuple[tuple[int, ...], Captured] | None = None
         self._call = len(steps) == 1 and not isinstance(steps[0], KernelStep)
         self._met: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self.captured = self.updated = 0
 
-    def find(self, key: tuple[int, ...]) -> Graph | None:
+    def find(self, key: tuple[int, ...]) -> Captured | None:
         """The graph over the addresses that a key stands for."""
         last = self._last
         if last is not None and last[0] == key:
@@ -114,14 +114,14 @@ class Graphs:
             self._met.popitem(last=False)
         return False
 
-    def make(self, key: tuple[int, ...], addresses: tuple[int, ...], stream: Stream) -> Graph:
+    def make(self, key: tuple[int, ...], addresses: tuple[int, ...], stream: Stream) -> Captured:
         """A graph over the addresses of all slots, which the plan's words hold already."""
         made = self._adapted(addresses, stream)
         self._graphs[key] = made, addresses
         self._last = (key, made)
         return made
 
-    def _adapted(self, addresses: tuple[int, ...], stream: Stream) -> Graph:
+    def _adapted(self, addresses: tuple[int, ...], stream: Stream) -> Captured:
         if len(self._graphs) >= MOST_GRAPHS:
             _, (oldest, before) = self._graphs.popitem(last=False)
             changed = {n for n, (old, new) in enumerate(zip(before, addresses)) if old != new}
@@ -131,4 +131,4 @@ class Graphs:
                 self.updated += 1
                 return oldest
         self.captured += 1
-        return Graph(self._steps, stream)
+        return Captured(self._steps, stream)

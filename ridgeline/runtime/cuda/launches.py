@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ridgeline.codegen.cuda.source import KernelSource
 from ridgeline.runtime.cuda.module import Modules
-from ridgeline.runtime.cuda.steps import JoinedStep, KernelStep, LaunchStep, Words
+from ridgeline.runtime.cuda.steps import ArgumentWords, JoinedStep, KernelStep, LaunchStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Starting:
 
     device: int
     modules: Modules
-    words: Words
+    words: ArgumentWords
     workspace: int
 
 

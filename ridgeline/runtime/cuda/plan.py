@@ -17,9 +17,9 @@ from ridgeline.runtime.buffer import misplaced
 from ridgeline.runtime.cuda import flags, transfer
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.driver import DeviceFailure
-from ridgeline.runtime.cuda.graphs import Graph, Graphs
+from ridgeline.runtime.cuda.graphs import Captured, Graphs
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate, arena
-from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep, Words
+from ridgeline.runtime.cuda.steps import ArgumentWords, KernelStep, LaunchStep
 from ridgeline.runtime.cuda.stream import Event, Stream
 
 NUMBER = 16  # bytes that a number from the host takes
@@ -29,7 +29,7 @@ _REPEATS = 10  # of a step that is measured
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
-Steps = Callable[[Words], Sequence[LaunchStep]]
+Steps = Callable[[ArgumentWords], Sequence[LaunchStep]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class DevicePlan:
 
     def __init__(self, device: Device, slots: Slots, steps: Steps) -> None:
         self.device, self._slots = device, slots
-        self._words = Words(slots.wrong + 1)
+        self._words = ArgumentWords(slots.wrong + 1)
         self.steps = list(steps(self._words))
         # a library's call takes Python longer to start than a graph does
         several = len(self.steps) >= _WORTH_A_GRAPH
@@ -129,7 +129,9 @@ class DevicePlan:
         self._ran = True
         return held, [graph.launching(stream)], scratch
 
-    def _graph(self, addresses: Sequence[int], scratch: DeviceBuffer, needed: bool) -> Graph | None:
+    def _graph(
+        self, addresses: Sequence[int], scratch: DeviceBuffer, needed: bool
+    ) -> Captured | None:
         """The graph over these addresses, made where that is worth it or there has to be one."""
         stream = self.device.stream
         graphs = self._graphs(stream)
@@ -161,7 +163,7 @@ class DevicePlan:
             end.record(stream)
             stream.synchronize()
             return begin.elapsed_time(end) * 1e-3
-        repeated = Graph([step] * _REPEATS, stream)
+        repeated = Captured([step] * _REPEATS, stream)
         repeated.launch(stream)
         begin.record(stream)
         repeated.launch(stream)

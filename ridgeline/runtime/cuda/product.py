@@ -23,7 +23,7 @@ from ridgeline.ops.contract import CONTRACT, PRODUCT, ContractAttrs, product
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.ops.strides import View, dense, in_order, itself, strided
 from ridgeline.runtime.cuda import cublaslt
-from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
+from ridgeline.runtime.cuda.cublaslt import MatmulStep, MatrixOperand
 from ridgeline.runtime.cuda.launches import Starting
 from ridgeline.runtime.cuda.steps import LaunchStep
 from ridgeline.weak import WeakMap
@@ -86,7 +86,7 @@ class ProductLaunch:
         """The calls, as one step."""
         of = self.product
         operands = [
-            Operand(slots[at.parameter], at.offset, at.row, at.column, at.batch, at.outer)
+            MatrixOperand(slots[at.parameter], at.offset, at.row, at.column, at.batch, at.outer)
             for at in (of.left, of.right, of.result)
         ]
         yield MatmulStep(

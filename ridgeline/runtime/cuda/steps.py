@@ -23,7 +23,7 @@ class LaunchStep(Protocol):
     def enqueue(self, stream: Any) -> None: ...
 
 
-class Words:
+class ArgumentWords:
     """One 64-bit word per slot, where kernels' arguments are read from."""
 
     def __init__(self, count: int) -> None:
@@ -56,7 +56,7 @@ class KernelStep:
         shared: int,
         cluster: int,
         slots: Sequence[int],
-        words: Words,
+        words: ArgumentWords,
     ) -> None:
         self.slots = frozenset(slots)
         pointers = [words.start + 8 * slot for slot in slots]
@@ -102,7 +102,7 @@ class JoinedStep(KernelStep):
         threads: int,
         shared: int,
         slots: Sequence[int],
-        words: Words,
+        words: ArgumentWords,
     ) -> None:
         super().__init__(kernel, blocks, threads, shared, 1, slots, words)
         self._order = tuple(slots)

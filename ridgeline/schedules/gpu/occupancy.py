@@ -15,7 +15,7 @@ from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
-from ridgeline.loops.ir import Alloc, Buffer, For, Load, Op, Seq, Stmt
+from ridgeline.loops.ir import Alloc, Buffer, For, Load, OpExpr, Seq, Stmt
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu.machine import GpuMachine
@@ -73,7 +73,7 @@ def _guarded_loads(body: Stmt) -> int:
     found: set[Load] = set()
     for statement in ir.statements(body):
         for expr in ir.subexpressions(*ir.expressions(statement)):
-            if isinstance(expr, Op) and expr.name == "guarded":
+            if isinstance(expr, OpExpr) and expr.name == "guarded":
                 found.update(e for e in ir.subexpressions(expr.args[1]) if isinstance(e, Load))
     return len(found)
 

@@ -31,7 +31,7 @@ from ridgeline.loops.schedule import (
     Streamed,
     attempt,
 )
-from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.accesses import LoopAccess, accesses
 from ridgeline.schedules.gpu.machine import (
     ACCESS_BYTES,
     Draft,
@@ -108,7 +108,7 @@ def _scratch(draft: Draft) -> list[Buffer]:
     ]  # fmt: skip
 
 
-def _contiguity(draft: Draft, touched: list[Access], axes: list[str], axis: str) -> int:
+def _contiguity(draft: Draft, touched: list[LoopAccess], axes: list[str], axis: str) -> int:
     """Elements that are read or written side by side along an axis."""
     return sum(
         prod(draft.length(a) or 1 for a in axes if access.stride(a) != 0)

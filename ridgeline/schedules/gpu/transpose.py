@@ -18,7 +18,7 @@ from ridgeline.loops.schedule import (
     Split,
     leave_out,
 )
-from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.accesses import LoopAccess, accesses
 from ridgeline.schedules.gpu.machine import (
     ACCESS_BYTES,
     Draft,
@@ -61,7 +61,7 @@ def turn_tiles(draft: Draft, names: list[str], gpu: GpuMachine) -> bool:
     return True
 
 
-def _turned(found: list[Access], names: list[str]) -> list[Access]:
+def _turned(found: list[LoopAccess], names: list[str]) -> list[LoopAccess]:
     """The reads that do not lie along the last loop but along another; none if stores do so too."""
     across = names[-1]
     if any(a.stride(across) != 1 for a in found if a.is_store):
@@ -74,7 +74,7 @@ def _turned(found: list[Access], names: list[str]) -> list[Access]:
 
 
 def _sides(
-    lengths: dict[str, int], plane: Plane, read: list[Access], gpu: GpuMachine
+    lengths: dict[str, int], plane: Plane, read: list[LoopAccess], gpu: GpuMachine
 ) -> tuple[int, int] | None:
     """The largest tile that gives every multiprocessor one, or the smallest.
 

@@ -19,28 +19,28 @@ from ridgeline.graph.node import Node
 UNLIMITED = 1 << 60
 
 
-class Network:
-    """Places joined by pipes of whole-number capacity; place 0 is the source, 1 the sink."""
+class FlowNetwork:
+    """Vertices joined by edges of integer capacity; vertex 0 is the source, 1 the sink."""
 
     def __init__(self) -> None:
-        self._pipes: list[list[int]] = [[], []]  # numbers of the pipes that leave each place
+        self._edges: list[list[int]] = [[], []]  # numbers of the edges that leave each vertex
         self._ends: list[int] = []
-        self._left: list[int] = []  # capacity left; pipe n ^ 1 is the way back of pipe n
+        self._left: list[int] = []  # capacity left; edge n ^ 1 is the way back of edge n
 
-    def place(self) -> int:
-        """A new place."""
-        self._pipes.append([])
-        return len(self._pipes) - 1
+    def vertex(self) -> int:
+        """A new vertex."""
+        self._edges.append([])
+        return len(self._edges) - 1
 
-    def pipe(self, start: int, end: int, capacity: int) -> None:
-        """Join two places."""
+    def edge(self, start: int, end: int, capacity: int) -> None:
+        """Join two vertices."""
         for a, b, room in ((start, end, capacity), (end, start, 0)):
-            self._pipes[a].append(len(self._ends))
+            self._edges[a].append(len(self._ends))
             self._ends.append(b)
             self._left.append(room)
 
     def source_side(self) -> set[int]:
-        """The places that the source still reaches once no more can flow: one side of the cut."""
+        """The vertices that the source still reaches once no more can flow: one side of the cut."""
         while True:
             level = self._levels()
             if 1 not in level:
@@ -50,41 +50,41 @@ class Network:
     def _levels(self) -> dict[int, int]:
         level, waiting = {0: 0}, deque([0])
         while waiting:
-            place = waiting.popleft()
-            for pipe in self._pipes[place]:
-                end = self._ends[pipe]
-                if self._left[pipe] and end not in level:
-                    level[end] = level[place] + 1
+            vertex = waiting.popleft()
+            for edge in self._edges[vertex]:
+                end = self._ends[edge]
+                if self._left[edge] and end not in level:
+                    level[end] = level[vertex] + 1
                     waiting.append(end)
         return level
 
     def _fill(self, level: dict[int, int]) -> None:
         """Send flow along shortest ways until every one of them is full somewhere."""
-        untried = {place: iter(self._pipes[place]) for place in level}
+        untried = {vertex: iter(self._edges[vertex]) for vertex in level}
         way: list[int] = []
-        place = 0
+        vertex = 0
         while True:
-            if place == 1:
-                room = min(self._left[pipe] for pipe in way)
-                for pipe in way:
-                    self._left[pipe] -= room
-                    self._left[pipe ^ 1] += room
-                full = next(n for n, pipe in enumerate(way) if not self._left[pipe])
-                place = self._ends[way[full] ^ 1]
+            if vertex == 1:
+                room = min(self._left[edge] for edge in way)
+                for edge in way:
+                    self._left[edge] -= room
+                    self._left[edge ^ 1] += room
+                full = next(n for n, edge in enumerate(way) if not self._left[edge])
+                vertex = self._ends[way[full] ^ 1]
                 del way[full:]
-                untried[place] = iter(self._pipes[place])
+                untried[vertex] = iter(self._edges[vertex])
                 continue
-            for pipe in untried[place]:
-                end = self._ends[pipe]
-                if self._left[pipe] and level.get(end) == level[place] + 1:
-                    way.append(pipe)
-                    place = end
+            for edge in untried[vertex]:
+                end = self._ends[edge]
+                if self._left[edge] and level.get(end) == level[vertex] + 1:
+                    way.append(edge)
+                    vertex = end
                     break
             else:
                 if not way:
                     return
-                level[place] = -1  # a dead end
-                place = self._ends[way.pop() ^ 1]
+                level[vertex] = -1  # a dead end
+                vertex = self._ends[way.pop() ^ 1]
 
 
 # ---- what to keep --------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def cheapest_to_keep(
 
     Known values are in memory anyway; fixed ones are never computed again.
     """
-    network = Network()
+    network = FlowNetwork()
     entry: dict[Node, int] = {}
     order: list[Node] = []
     waiting = list(needed)
@@ -105,21 +105,21 @@ def cheapest_to_keep(
         node = waiting.pop()
         if node in entry:
             continue
-        entry[node] = network.place()
-        leave = network.place()
+        entry[node] = network.vertex()
+        leave = network.vertex()
         order.append(node)
         known = is_known(node)
-        network.pipe(entry[node], leave, nbytes(node) * (1 if known else 2))
+        network.edge(entry[node], leave, nbytes(node) * (1 if known else 2))
         if known or is_fixed(node):
-            network.pipe(0, entry[node], UNLIMITED)
+            network.edge(0, entry[node], UNLIMITED)
             continue
-        network.pipe(0, entry[node], int(work_bytes(node)))
+        network.edge(0, entry[node], int(work_bytes(node)))
         waiting += node.inputs
     for node in order:
         if not (is_known(node) or is_fixed(node)):
             for source in node.inputs:
-                network.pipe(entry[source] + 1, entry[node], UNLIMITED)
+                network.edge(entry[source] + 1, entry[node], UNLIMITED)
     for node in dict.fromkeys(needed):
-        network.pipe(entry[node] + 1, 1, UNLIMITED)
+        network.edge(entry[node] + 1, 1, UNLIMITED)
     before = network.source_side()
     return [n for n in order if entry[n] in before and entry[n] + 1 not in before]

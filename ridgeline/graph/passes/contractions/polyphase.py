@@ -22,7 +22,7 @@ Shift: TypeAlias = tuple[int, int]  # an axis a becomes factor * a + start
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadIndex:
     """An index into an operand spread out by `step`: the result's axis, and a summed one if any."""
 
     which: int
@@ -84,7 +84,7 @@ def _trimmed(
     return made, tuple(moved)
 
 
-def _spreads(operand: Node, attrs: ContractAttrs, which: int) -> Iterator[Spread]:
+def _spreads(operand: Node, attrs: ContractAttrs, which: int) -> Iterator[SpreadIndex]:
     """The indices whose phases can be told apart: one axis of the result, one that is summed."""
     maps = (attrs.left, attrs.right)[which]
     used = [number for m in (*attrs.left, *attrs.right) for number, _ in m.terms]
@@ -95,10 +95,10 @@ def _spreads(operand: Node, attrs: ContractAttrs, which: int) -> Iterator[Spread
         summed = [n for n, _ in moving if n not in attrs.output]
         alone = len(results) == 1 and used.count(results[0]) == 1 and len(summed) <= 1
         if step > 1 and alone and all(gcd(c, step) == 1 for _, c in moving):
-            yield Spread(which, place, step, results[0], summed[0] if summed else None)
+            yield SpreadIndex(which, place, step, results[0], summed[0] if summed else None)
 
 
-def _interleaved(operands: Sequence[Node], attrs: ContractAttrs, spread: Spread) -> Node:
+def _interleaved(operands: Sequence[Node], attrs: ContractAttrs, spread: SpreadIndex) -> Node:
     """The phases of a contraction, put together."""
     place, step = attrs.output.index(spread.result), spread.step
     length = _size(attrs, spread.result)
@@ -127,7 +127,7 @@ def _interleaved(operands: Sequence[Node], attrs: ContractAttrs, spread: Spread)
 
 
 def _phase(
-    operands: Sequence[Node], attrs: ContractAttrs, spread: Spread, phase: int
+    operands: Sequence[Node], attrs: ContractAttrs, spread: SpreadIndex, phase: int
 ) -> Node | None:
     """Every `step`-th result from `phase` on; None where all that it meets is zero."""
     operand, step = operands[spread.which], spread.step
@@ -157,7 +157,7 @@ def _phase(
 
 
 def _gathered(
-    operand: Node, spread: Spread, index_map: AxisMap, extents: Sequence[Size]
+    operand: Node, spread: SpreadIndex, index_map: AxisMap, extents: Sequence[Size]
 ) -> tuple[Node, AxisMap]:
     """The operand no longer spread along one axis, and the index that finds the same elements."""
     place, step = spread.place, spread.step

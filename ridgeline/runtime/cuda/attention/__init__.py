@@ -15,7 +15,7 @@ rows (`Strides`), so heads may lie side by side in a row, as a projection leaves
 """
 
 from ridgeline.runtime.cuda.attention.backward import backward
-from ridgeline.runtime.cuda.attention.cudnn import Memory
+from ridgeline.runtime.cuda.attention.cudnn import TensorMemory
 from ridgeline.runtime.cuda.attention.forward import forward
 from ridgeline.runtime.cuda.attention.library import (
     AttentionKernels,
@@ -28,6 +28,6 @@ from ridgeline.runtime.cuda.attention.masks import Mask
 from ridgeline.runtime.cuda.attention.problem import Attention, Strides, is_generated
 
 __all__ = [
-    "Attention", "AttentionKernels", "AttentionLaunch", "CudnnAttention", "Mask", "Memory",
-    "Strides", "backward", "forward", "is_attention", "is_generated", "operand_views",
+    "Attention", "AttentionKernels", "AttentionLaunch", "CudnnAttention", "Mask", "Strides",
+    "TensorMemory", "backward", "forward", "is_attention", "is_generated", "operand_views",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf, prod
 
 from ridgeline.runtime.cuda.attention.problem import Attention, Strides
-from ridgeline.runtime.cuda.cudnn_graph import Network, Sizes, Tensor, dense, operations
+from ridgeline.runtime.cuda.cudnn_graph import Network, Sizes, TensorDesc, dense, operations
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, Note, best_plan, graph_of
 
 SINCE = 91600  # earlier versions compute the gradient wrongly where keys are no whole tiles
@@ -31,7 +31,7 @@ _ALIGNMENT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class TensorMemory:
     """Where a tensor lies: behind an operand or result of the call, or, without one, behind the
     workspace."""
 
@@ -76,7 +76,7 @@ def arguments(kind: str, attention: Attention) -> Mapping[str, tuple[int, int]]:
     }
 
 
-def memory(kind: str, attention: Attention, begin: int) -> tuple[list[Memory], int]:
+def memory(kind: str, attention: Attention, begin: int) -> tuple[list[TensorMemory], int]:
     """Where every tensor of a call lies, and the bytes of the workspace they need.
 
     Those that only the call uses, and results that nobody reads, lie in it from `begin` on.
@@ -86,10 +86,10 @@ def memory(kind: str, attention: Attention, begin: int) -> tuple[list[Memory], i
     end = begin
     for role, tensor in network(kind, attention).memory.items():
         if role in given:
-            found.append(Memory(tensor.number, *given[role]))
+            found.append(TensorMemory(tensor.number, *given[role]))
             continue
         end = -(-end // _ALIGNMENT) * _ALIGNMENT
-        found.append(Memory(tensor.number, None, end))
+        found.append(TensorMemory(tensor.number, None, end))
         end += prod(tensor.sizes) * _BYTES[tensor.dtype]
     return found, end
 
@@ -148,11 +148,11 @@ class _Problem:
         self.pairs: Sizes = (of.batch, of.heads, of.rows, of.columns)
         self._strides = iter(of.strides)
 
-    def operands(self, net: Network, *roles: str) -> list[Tensor]:
+    def operands(self, net: Network, *roles: str) -> list[TensorDesc]:
         """The next operands in memory; those marked with ' are shown as transposed matrices."""
         return [self._operand(net, role, next(self._strides)) for role in roles]
 
-    def _operand(self, net: Network, role: str, at: Strides) -> Tensor:
+    def _operand(self, net: Network, role: str, at: Strides) -> TensorDesc:
         of, turned = self._attention, role.endswith("'")
         name = role.rstrip("'")
         heads, length = (of.shared_heads, of.columns) if name[-1] in "kv" else (of.heads, of.rows)
@@ -164,17 +164,21 @@ class _Problem:
             sizes, strides = _turned(sizes), _turned(strides)
         return net.held(name, of.dtype, sizes, strides)
 
-    def scores(self, net: Network, q: Tensor, k: Tensor, scale: Tensor | None = None) -> Tensor:
+    def scores(
+        self, net: Network, q: TensorDesc, k: TensorDesc, scale: TensorDesc | None = None
+    ) -> TensorDesc:
         """Products of queries and keys, times the scale."""
         products = net.apply("matmul", q, k, sizes=self.pairs)
         return net.apply("mul", products, scale or net.number(self._attention.scale))
 
-    def transposed(self, net: Network, matrices: Tensor, dtype: str) -> Tensor:
+    def transposed(self, net: Network, matrices: TensorDesc, dtype: str) -> TensorDesc:
         """The same elements, seen as transposed matrices."""
         sizes, strides = _turned(matrices.sizes), _turned(matrices.strides)
         return net.apply("reshape", matrices, dtype=dtype, sizes=sizes, strides=strides)
 
-    def by_columns(self, net: Network, pairs: Tensor, rows: Tensor, into: Tensor) -> None:
+    def by_columns(
+        self, net: Network, pairs: TensorDesc, rows: TensorDesc, into: TensorDesc
+    ) -> None:
         """A sum over the rows for each column; heads that share keys are added up."""
         of = self._attention
         turned = self.transposed(net, pairs, of.dtype)
@@ -186,7 +190,7 @@ class _Problem:
         net.apply("sum", each, into=into)
 
 
-def _causal(net: Network, scores: Tensor) -> Tensor:
+def _causal(net: Network, scores: TensorDesc) -> TensorDesc:
     """Scores with minus infinity where a column lies behind its row."""
     row, column = (net.apply("index", scores, dtype="int32", axis=axis) for axis in (2, 3))
     seen = net.apply("greater_equal", row, column, dtype="bool")

@@ -24,11 +24,11 @@ from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, is_masked
 from ridgeline.ops.strides import View, itself, strided
 from ridgeline.runtime.cuda.attention import cudnn
 from ridgeline.runtime.cuda.attention.backward import backward
-from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD, Memory
+from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD, TensorMemory
 from ridgeline.runtime.cuda.attention.forward import forward
 from ridgeline.runtime.cuda.attention.masks import Mask
 from ridgeline.runtime.cuda.attention.problem import Attention, Strides, is_generated
-from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Place
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Pointer
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.launches import KernelLaunch, Starting, grids_of
 from ridgeline.runtime.cuda.steps import LaunchStep
@@ -75,7 +75,7 @@ class AttentionLaunch:
     workspace: int
     kind: str
     problem: Attention
-    memory: tuple[Memory, ...]
+    memory: tuple[TensorMemory, ...]
     one_order: bool  # whether sums have one order
 
     def steps(self, slots: tuple[int, ...], on: Starting) -> Iterator[LaunchStep]:
@@ -84,7 +84,9 @@ class AttentionLaunch:
         plan = cudnn.plan(on.device, self.kind, plain, self.one_order)
         assert plan is not None, "the library has what it had when the program was compiled"
         places = {
-            at.number: Place(on.workspace if at.argument is None else slots[at.argument], at.offset)
+            at.number: Pointer(
+                on.workspace if at.argument is None else slots[at.argument], at.offset
+            )
             for at in self.memory
         }
         network = cudnn.network(self.kind, self.problem)
