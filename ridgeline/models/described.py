@@ -46,7 +46,9 @@ class Description:
     @property
     def depth(self) -> int:
         """How many layers there are, each with tensors of its own."""
-        return self.parts.layers
+        beside = self.family.described(self.settings, encoder=True) if self.family.encoder else None
+        shared = self.parts.shared_layers
+        return 1 if shared else self.parts.layers + (0 if beside is None else beside.layers)
 
     @property
     def labels(self) -> int:

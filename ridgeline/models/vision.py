@@ -196,7 +196,7 @@ class TwoTowers(DescribedModel):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         settings, kind = self.description.settings, self.description.family.stem.lower()
-        beside = settings.group("text_config")
+        beside = settings.group("text_config", {})
         texts = FAMILIES[f"{kind}_text_model"].described(beside)
         self.vision, self.text = _Images(self.parts), _Texts(texts, _end(beside))
         if texts.causal:

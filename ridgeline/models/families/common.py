@@ -12,15 +12,24 @@ from ridgeline.models.settings import REQUIRED, Settings
 HIDDEN, HEADS = "hidden_size n_embd n_embed d_model", "num_attention_heads n_head n_heads num_heads"
 LAYERS = "num_hidden_layers n_layer n_layers num_layers"
 ROPE_KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
-MOST_LAYERS = 1 << 16
+MOST = 1 << 16  # of what is made one by one, or laid out before weights are read
+
+
+def bounded(c: Settings, names: str, default: Any = REQUIRED) -> int:
+    """A number of things that no model has very many of."""
+    found: int = c.count(names, default)
+    return _few(c, names.split()[0], found)
+
+
+def _few(c: Settings, name: str, count: int) -> int:
+    if count > MOST:
+        raise c.refused(name, count, [f"at most {MOST}"])
+    return count
 
 
 def layers(c: Settings, default: Any = REQUIRED) -> int:
     """How many blocks there are."""
-    found: int = c.count(LAYERS, default)
-    if found > MOST_LAYERS:
-        raise c.refused("the number of layers", found, [f"at most {MOST_LAYERS}"])
-    return found
+    return bounded(c, LAYERS, default)
 
 
 def head_size(c: Settings) -> int:
@@ -58,7 +67,7 @@ def read_rotary(
     if kind not in ROPE_KINDS:
         raise rope.refused("rope_type", kind, ROPE_KINDS)
     outside = c.real("partial_rotary_factor rotary_pct", share)
-    size = int(size * rope.real("partial_rotary_factor", outside))
+    size = _few(c, "head_dim", int(size * rope.real("partial_rotary_factor", outside)))
     theta = rope.real("rope_theta", c.real("rope_theta rotary_emb_base", theta))
     if kind == "default" or kind == "dynamic":
         return Rotary(size, theta, kind, interleaved=interleaved)

@@ -12,6 +12,7 @@ from typing import Any
 from ridgeline.models.families.common import (
     HEADS,
     HIDDEN,
+    bounded,
     every,
     head_size,
     late_windows,
@@ -151,12 +152,14 @@ def _by_parity(c: Settings) -> Callable[[int], bool]:
 
 def _gpt_neo_windows(c: Settings) -> tuple[int | None, ...]:
     size, listed = c.count("window_size", 256), c.values.get("attention_layers")
-    if listed is None:
-        groups = c.get("attention_types", "Sequence[object]", [[["global", "local"], 1]])
-        count = layers(c)
-        kinds, times = groups[0]
-        listed = (list(kinds) * int(times))[:count]
-    if not isinstance(listed, list) or set(map(str, listed)) - {"global", "local"}:
+    if listed is None:  # a row of kinds, repeated
+        kinds = c.values.get("attention_types", [[["global", "local"], 1]])
+        try:
+            row = list(kinds[0][0])
+            listed = [row[n % len(row)] for n in range(layers(c))]
+        except (TypeError, LookupError, ArithmeticError) as error:
+            raise c.refused("attention_types", kinds, ["global", "local"]) from error
+    if not isinstance(listed, list) or any(kind not in ("global", "local") for kind in listed):
         raise c.refused("attention_layers", listed, ["global", "local"])
     return tuple(size if kind == "local" else None for kind in listed)
 
@@ -206,7 +209,8 @@ def _smollm3_rotary(c: Settings) -> tuple[Rotary | None, ...]:
 
 
 def _mixture(c: Settings, inner: str, counts: str, **more: Any) -> tuple[Experts | None, ...]:
-    return (Experts(c.count(counts), c.count("num_experts_per_tok"), c.count(inner), **more),)
+    count, chosen = bounded(c, counts), bounded(c, "num_experts_per_tok")
+    return (Experts(count, chosen, c.count(inner), **more),)
 
 
 def _sparse_steps(c: Settings, experts: Experts) -> tuple[Experts | None, ...]:
@@ -256,7 +260,7 @@ def _deepseek(corrected: bool) -> Callable[[Settings], tuple[Experts | None, ...
         inner, shared = c.count("moe_intermediate_size"), c.count("n_shared_experts", 0)
         grouped = corrected or c.text("topk_method", "greedy") == "group_limited_greedy"
         experts = Experts(
-            c.count("n_routed_experts"), c.count("num_experts_per_tok"), inner,
+            bounded(c, "n_routed_experts"), bounded(c, "num_experts_per_tok"), inner,
             "sigmoid" if corrected else "softmax", corrected and c.flag("norm_topk_prob", True),
             c.real("routed_scaling_factor", 1.0),
             c.count("n_group", 1) if grouped else 1, c.count("topk_group", 1) if grouped else 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ridgeline.models.families.common import bounded
 from ridgeline.models.families.family import Family
 from ridgeline.models.names import Table, inside
 from ridgeline.models.parts import Relative
@@ -34,7 +35,7 @@ def _root(c: Settings) -> float:
 T5: dict[str, Any] = {
     "vocabulary": Field("vocab_size"),
     "width": Field("d_model"),
-    "layers": Field("num_decoder_layers", Field("num_layers")),
+    "layers": lambda c: bounded(c, "num_decoder_layers num_layers"),
     "heads": Field("num_heads"),
     "head_size": Field("d_kv", 64),
     "inner": Field("d_ff"),
@@ -50,7 +51,7 @@ T5: dict[str, Any] = {
 BART: dict[str, Any] = {
     "vocabulary": Field("vocab_size"),
     "width": Field("d_model"),
-    "layers": Field("decoder_layers"),
+    "layers": lambda c: bounded(c, "decoder_layers"),
     "heads": Field("decoder_attention_heads"),
     "inner": Field("decoder_ffn_dim"),
     "context": Field("max_position_embeddings", 1024),
@@ -73,7 +74,7 @@ BART: dict[str, Any] = {
     "spread": Field("init_std", 0.02),
 }
 BART_ENCODER = {
-    "layers": Field("encoder_layers"), "heads": Field("encoder_attention_heads"),
+    "layers": lambda c: bounded(c, "encoder_layers"), "heads": Field("encoder_attention_heads"),
     "inner": Field("encoder_ffn_dim"), "causal": False,
 }  # fmt: skip
 WHISPER = BART | {
@@ -133,12 +134,15 @@ def _bart_names(tokens: str = "shared") -> Table:
 
 
 HEADS: Table = {"head": "lm_head", "word_bias": "final_logits_bias"}
-SINUSOIDAL = {"positions": "sinusoidal", "position_offset": 0, "embedding_norm": False}
+SINUSOIDAL: dict[str, Any] = {
+    "positions": "sinusoidal", "position_offset": 0, "embedding_norm": False,
+    "context": lambda c: bounded(c, "max_position_embeddings", 1024),
+}  # fmt: skip
 
 SEQUENCES: dict[str, Family] = {
     "t5": Family(
         "encoder-decoder", "T5", T5, _t5_names, HEADS, "",
-        encoder={"layers": Field("num_layers"), "relative": _t5_bias(two_sided=True),
+        encoder={"layers": lambda c: bounded(c, "num_layers"), "relative": _t5_bias(two_sided=True),
                  "causal": False},
     ),
     "bart": Family(
