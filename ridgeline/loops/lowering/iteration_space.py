@@ -163,8 +163,8 @@ def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Nest:
     """The loops of a group, by its first fold or by what it stores."""
     if not folds:
         shape = shape_of_loops(stored)
-        rows = tuple(Axis(f"i{a}", size) for a, size in enumerate(shape))
-        index = tuple(a.var for a in rows)
+        rows = tuple([Axis(f"i{a}", size) for a, size in enumerate(shape)])
+        index = tuple([a.var for a in rows])
         return Nest(rows, (), shape, shape, index)
     first = folds[0]
     if first.op is CONTRACT:
@@ -204,10 +204,10 @@ def contraction_space(node: Node) -> Nest:
         position = given.get(letter, 0)
         given[letter] = position + 1
         axes[number] = Axis(numbered(letter, position, totals[letter]), attrs.extents[number])
-    rows = tuple(axes[n] for n in attrs.output)
-    inner = tuple(axes[n] for n in range(len(attrs.extents)) if n not in attrs.output)
-    iteration = tuple(axes[n].var for n in range(len(attrs.extents)))
-    index = tuple(a.var for a in rows)
+    rows = tuple([axes[n] for n in attrs.output])
+    inner = tuple([axes[n] for n in range(len(attrs.extents)) if n not in attrs.output])
+    iteration = tuple([axes[n].var for n in range(len(attrs.extents))])
+    index = tuple([a.var for a in rows])
     return Nest(rows, inner, node.shape, node.shape, index, iteration)
 
 
