@@ -302,7 +302,7 @@ GEMMA = LLAMA | {
 GEMMA2 = GEMMA | {
     "residual": "sandwich", "softcap": Field("attn_logit_softcapping", None),
     "score_cap": Field("final_logit_softcapping", None), "windows": windows(_by_parity),
-    "scale": lambda c: float(c.real("query_pre_attn_scalar", 256)) ** -0.5,
+    "scale": lambda c: 1 / math.sqrt(c.real("query_pre_attn_scalar", 256)),
 }  # fmt: skip
 OLMO2 = LLAMA | {"residual": "inner", "query_norm": "all", "eps": Field("rms_norm_eps", 1e-5)}
 QWEN3 = LLAMA | {

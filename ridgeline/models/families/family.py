@@ -87,11 +87,16 @@ class Family:
             value = settings.values.get(name, allowed[0])
             if value not in allowed:
                 raise settings.refused(name, value, allowed)
-        values = {
-            name: resolved(value, _ANNOTATIONS[name], settings)
-            for name, value in {**self.parts, **(self.encoder if encoder else {})}.items()
-        }
-        return Parts(**values)
+        table = {**self.parts, **(self.encoder if encoder else {})}
+        try:
+            return Parts(**{
+                name: resolved(value, _ANNOTATIONS[name], settings) for name, value in table.items()
+            })  # fmt: skip
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, InputFileError):
+                raise
+            message = f"{settings.where}: no model has these settings: {error!s:.100}"
+            raise InputFileError(message) from error
 
     def table(self, settings: Settings, form: str) -> dict[str, Any]:
         """How files call the tensors of a form. Heads' names may be for one form: `classes/…`."""
