@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from ridgeline.runtime.cpu.stream import HostStream, default_stream
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
@@ -53,12 +52,6 @@ def after_pause(plan: NativePlan, pause: float) -> tuple[float, float]:
     return min(times), statistics.median(times)
 
 
-def round_trip(stream: HostStream, plan: NativePlan) -> None:
-    """Hand a plan to the stream's thread, whatever its length, and wait for it."""
-    plan.stream_nanoseconds = 0
-    stream.enqueue(plan, ()).wait()
-
-
 def subprocess_time(code: str) -> tuple[float, float]:
     """Seconds that a statement takes in a fresh interpreter."""
     script = f"import time; t = time.perf_counter()\n{code}\nprint(time.perf_counter() - t)"
@@ -95,10 +88,6 @@ def main() -> None:
     single = NativePlan([NativeStep(nothing, (), 2, 1)], 0)
     show("plan of one short parallel step, workers asleep", after_pause(single, 2e-3))
     show("plan of 5000 empty parallel steps, workers asleep", after_pause(regions, 2e-3))
-    stream = default_stream()
-    show("stream: hand over and wait", per_call(lambda: round_trip(stream, one), 500))
-    one.stream_nanoseconds = 1
-    show("stream: short plan on an empty stream", per_call(lambda: stream.enqueue(one, ()), 5000))
     show("compile the executor", per_call(lambda: compile_ir(executor_ir()), 1, 5))
     code = compile_ir(executor_ir())
     show("load the executor", per_call(lambda: Library.load(code), 50))

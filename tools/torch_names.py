@@ -39,7 +39,6 @@ DIFFERENCES = {
     "empty": "elements are zeros until they are written",
     "Tensor.new_empty": "elements are zeros until they are written",
     "compile": "`backend`, `mode` and `options` change nothing",
-    "fx.symbolic_trace": "calls of tensors' methods, functions and layers; no rewriting of graphs",
 }
 
 

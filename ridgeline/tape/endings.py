@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from ridgeline.atomic import Change, apply
+from ridgeline.devices import CPU
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Mark
 from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf
 from ridgeline.record.graph_recorder import Drawn
+from ridgeline.record.numbers import Number0d
 from ridgeline.record.upcalls import Known, Match
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.tape.run import Run
@@ -80,6 +82,8 @@ def _settled(cell: Cell, node: Node) -> list[Change]:
 def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> Ending | None:
     """The ending of a recorded run; `nodes` are what its live cells held. None where there is
     none: a cell or an input is of elsewhere."""
+    if any(node.types[0].device != CPU for node in (*match.inputs, *match.wanted)):
+        return None
     places = {id(node): place for place, node in enumerate(match.wanted)}
     outputs: list[Output] = []
     for cell, node in nodes.items():
@@ -113,8 +117,25 @@ def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> 
             if source < 0:
                 return None
             outside.append((place, source))
-        elif buffer.nbytes <= MOST_CONSTANT:
+        elif buffer.nbytes <= MOST_CONSTANT and not _lies_in(buffer, run):
             inputs[place] = buffer
         else:
             return None
     return Ending(match.again(), tuple(outside), tuple(draws), tuple(inputs), tuple(outputs))
+
+
+def _lies_in(buffer: Any, run: Run) -> bool:
+    """True for memory that may be a part of that of a tensor from outside: it has other values the
+    next time. Of memory that is not the host's nobody knows."""
+    if type(buffer) is Number0d:
+        return False
+    if not isinstance(buffer, HostBuffer):
+        return True
+    start, end = buffer.address, buffer.address + buffer.nbytes
+    owners = [found.node.buffer for found in run.outside.values()]
+    return any(
+        isinstance(owner, HostBuffer)
+        and start < owner.address + owner.nbytes
+        and owner.address < end
+        for owner in owners
+    )

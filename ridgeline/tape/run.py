@@ -13,6 +13,7 @@ from itertools import starmap
 from typing import Any
 
 from ridgeline.atomic import Change, Switch, apply
+from ridgeline.devices import CPU
 from ridgeline.graph.node import LEAF as LEAF_OP, Node
 from ridgeline.graph.origins import running
 from ridgeline.record.cells import GRAPH, LEAF, PLAIN, Cell, Step, Track, steps_between
@@ -482,13 +483,13 @@ class Run:
 
 
 def is_resident(cell: Cell, track: Track) -> bool:
-    """True for memory of our own that has its value, and no graph."""
+    """True for memory of our own on the host that has its value, and no graph."""
     if cell.capture is not None or track.capture is not None or cell.types is not None:
         return False
     node, details = cell.node, track.rare
     if node.op is not LEAF_OP or node.buffer is None or type(node.buffer) is Number0d:
         return False
-    if track.mode == GRAPH:
+    if track.mode == GRAPH or node.types[0].device != CPU:
         return False
     if track.mode == LEAF and (details is None or details.steps):
         return False

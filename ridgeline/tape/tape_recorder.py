@@ -14,14 +14,15 @@ from ridgeline.config import config
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, is_inside, running
-from ridgeline.record.cells import GRAPH, LEAF, Cell, Rare
+from ridgeline.record.cells import Cell, Rare
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import begin_with
 from ridgeline.record.upcalls import Match
 from ridgeline.tape.endings import Ending, learnt
-from ridgeline.tape.entries import Entry, Gradient, Many, NotTaped, Place, Ref, Shown, Spent, Write
-from ridgeline.tape.run import MISS, Run, is_resident
+from ridgeline.tape.entries import Entry, Gradient, NotTaped, Place, Ref, Shown, Write
+from ridgeline.tape.learning import alike, collect, is_settled, is_spent, is_transparent, let_go
+from ridgeline.tape.run import MISS, Run
 from ridgeline.tensors.differentiable import Extra, HookHandle
 from ridgeline.tensors.tensor import Tensor
 
@@ -146,7 +147,7 @@ class TapeRecorder:
             if entry.gradients is not modes.gradients or entry.autocast != modes.autocast:
                 continue
             if entry.transparent:
-                if all(map(_is_settled, args)) and all(map(_is_settled, named.values())):
+                if all(map(is_settled, args)) and all(map(is_settled, named.values())):
                     return entry
                 continue
             values = (*args, *named.values()) if named else args
@@ -194,7 +195,7 @@ class TapeRecorder:
     def _matched_with_effects(self, run: Run, entry: Entry, args: Any, named: Any) -> Any:
         """The same for a call that writes, draws, or gives several tensors."""
         tensors: list[Tensor] = []
-        _collect((*args, *named.values()), tensors)
+        collect((*args, *named.values()), tensors)
         fresh: dict[int, Cell] = {}
         run.take_over(entry.count)
         made = run.handed_out(entry.result, tensors, fresh)
@@ -288,7 +289,7 @@ class TapeRecorder:
                 self.lose()
                 return function(*args, **named)
         else:
-            _collect((*args, *named.values()), tensors)
+            collect((*args, *named.values()), tensors)
             run.take_over(run.count if entry.transparent else entry.bound)
         before = [(t._cell, t._cell.version, t._cell.mode, t._track.mode) for t in tensors]
         self._gradients, self._draws = [], []
@@ -343,7 +344,7 @@ class TapeRecorder:
         self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
     ) -> Entry:
         """The entry with what came of the call; it is a part of the tape from now on."""
-        if not self._recorded and not self._draws and _is_transparent(run, made, tensors, before):
+        if not self._recorded and not self._draws and is_transparent(run, made, tensors, before):
             entry.transparent = True
             run.forget(entry.bound)
         else:
@@ -383,8 +384,8 @@ class TapeRecorder:
         for number in writes:
             if number in run.outside:
                 run.wrote(number)
-        spent = [n for n, ref in run.made.items() if n not in run.spent and _is_spent(ref())]
-        entry.spent = tuple([_let_go(run, number) for number in spent])
+        spent = [n for n, ref in run.made.items() if n not in run.spent and is_spent(ref())]
+        entry.spent = tuple([let_go(run, number) for number in spent])
         run.spent.update(spent)
 
     def _learnt_gradients(self, run: Run, writes: dict[int, Write]) -> tuple[Gradient, ...]:
@@ -426,7 +427,7 @@ class TapeRecorder:
         self._effects(run, again, made, tensors, before)
         effects = again.writes, again.tracks, again.draws, len(again.grads)
         known = entry.writes, entry.tracks, entry.draws, len(entry.grads)
-        if effects != known or not _alike(again.result, entry.result):
+        if effects != known or not alike(again.result, entry.result):
             raise NotTaped("a call that does something else")
         entry.spent = again.spent
 
@@ -582,62 +583,6 @@ def _whole(cell: Cell) -> Tensor:
     made._cell = made._track = cell
     made._steps, made._seen, made._extra = (), None, None
     return made
-
-
-def _collect(values: Any, tensors: list[Tensor]) -> None:
-    for value in values:
-        if isinstance(value, Tensor):
-            tensors.append(value)
-        elif isinstance(value, list | tuple):
-            _collect(value, tensors)
-
-
-def _is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]) -> bool:
-    """True where a call only showed memory from outside, or copied it."""
-    results: list[Tensor] = []
-    _collect((made,), results)
-    if any(tensor._cell.run is run for tensor in (*tensors, *results)):
-        return False
-    if not all(is_resident(tensor._cell, tensor._track) for tensor in results):
-        return False
-    writes = any(tensor._cell.version != state[1] for tensor, state in zip(tensors, before))
-    return writes or all(tensor._track.mode != LEAF for tensor in tensors)
-
-
-def _is_settled(value: Any) -> bool:
-    """True for arguments without tensors that the tape made or that have no plain memory."""
-    if isinstance(value, Tensor):
-        return value._cell.types is None and is_resident(value._cell, value._track)
-    return all(map(_is_settled, value)) if type(value) in (list, tuple) else True
-
-
-def _is_spent(cell: Cell | None) -> bool:
-    return cell is not None and cell.mode == GRAPH and cell.rare is not None and cell.rare.spent
-
-
-def _let_go(run: Run, number: int) -> Spent:
-    """How much of the graph of a tensor was let go."""
-    cell = run.cell(number)
-    details = None if cell is None else cell.rare
-    if details is None or details.rest is not None or details.behind is None:
-        raise NotTaped("a graph of which a part is left")
-    references, lost = details.behind
-    owners = [reference() for reference in references]
-    numbers = [None if o is None else run.numbers.get(id(o._cell)) for o in owners]
-    known = tuple([n for n, o in zip(numbers, owners) if n is not None and run.owner(n) is o])
-    if len(known) != len(owners):
-        raise NotTaped("a graph that leads to something else")
-    return Spent(number, lost, known)
-
-
-def _alike(result: Any, other: Any) -> bool:
-    """True where two results of a call are of the same kinds."""
-    if type(result) is Shown and type(other) is Shown:
-        parts = (result.number, result.new, result.type, result.mode, result.track, result.steps)
-        return parts == (other.number, other.new, other.type, other.mode, other.track, other.steps)
-    if type(result) is Many and type(other) is Many:
-        return len(result.parts) == len(other.parts) and all(map(_alike, result.parts, other.parts))
-    return bool(result == other)
 
 
 begin_with(TapeRecorder)

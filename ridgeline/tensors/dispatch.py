@@ -22,11 +22,10 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import (
     ArgumentError,
     DTypeError,
-    GradientError,
     RidgelineError,
     ShapeError,
 )
-from ridgeline.functions.operands import defaults, promote_types
+from ridgeline.functions.operands import defaults
 from ridgeline.functions.registry import (
     AUGMENTED,
     OPERATORS,
@@ -40,7 +39,7 @@ from ridgeline.graph.origins import Mark, here, stamp
 from ridgeline.graph.placement import placed
 from ridgeline.graph.sizes import SizeExpr
 from ridgeline.layouts import strided
-from ridgeline.ops.elementwise import cast, stop_gradient
+from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
 from ridgeline.record import recorder
@@ -64,6 +63,7 @@ from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.storage import SPARSE, TURNED, sparse_method, turning
 from ridgeline.tensors.tensor import Tensor, as_view, seen_through, tensor, wrap
 from ridgeline.tensors.typed import typed
+from ridgeline.tensors.written import fitted, written_into
 
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
@@ -388,35 +388,6 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
     return function
-
-
-def written_into(out: Any, result: Any, name: str) -> Any:
-    """What `out=` asks for: the result in the memory of given tensors, which take its shape."""
-    if out is None:
-        return result
-    if isinstance(result, tuple):
-        parts = [written_into(*pair, name) for pair in zip(out, result, strict=True)]
-        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    if out.requires_grad or result.requires_grad:
-        raise GradientError(f"{name}: out= takes no part in gradients", help="use no_grad()")
-    if out.shape != result.shape:
-        out.resize_(result.shape)
-    return write(out, fitted(read(result), out, name), PLAIN, name)
-
-
-def fitted(result: Node, target: Tensor, name: str) -> Node:
-    """A result in the target's element type, if torch would let it be written there."""
-    own, found = target.dtype, result.dtype
-    if own is found:
-        return result
-    kept = promote_types(own, found)
-    higher = kept.kind != own.kind and not (own.kind in ("int", "uint") and kept.is_integer)
-    if higher:
-        raise DTypeError(
-            f"{name}: a result of {found.name} cannot be written into {own.name}",
-            help=f"convert the tensor first, such as with .to(ridgeline.{found.name})",
-        )
-    return cast(result, own)
 
 
 def _dressed(function: Callable[..., Any], entry: Entry) -> Callable[..., Any]:

@@ -340,3 +340,12 @@ def test_a_mode_is_part_of_a_match() -> None:
         y = product(number % 2 == 0)
         assert y.requires_grad is (number % 2 == 0)
         y.sum().item()
+
+
+def test_a_part_of_memory_from_outside_is_read_anew() -> None:
+    """A block that a call takes of a tensor's memory is no constant of the calls."""
+    for turn in range(3 * STEPS):
+        values = np.arange(12, dtype=np.float32).reshape(4, 3) + turn
+        x = rl.tensor(values)
+        np.testing.assert_array_equal(x[2:3][[0, 0]].numpy(), values[2:3][[0, 0]])
+        np.testing.assert_array_equal((x[1:][:, [2, 0]] + 1).numpy(), values[1:][:, [2, 0]] + 1)
