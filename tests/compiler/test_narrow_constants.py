@@ -23,3 +23,17 @@ def test_padding_beside_numbers(columns: int, dtype: rl.DType) -> None:
         with rl.config.override(tier="compiled"):
             got = rl.nn.functional.pad(narrow, [before, after], value=3).numpy()
         np.testing.assert_array_equal(got.astype(np.float32), wanted)
+
+
+@pytest.mark.parametrize("dtype", [rl.float32, rl.float64, rl.float16, rl.bfloat16])
+@pytest.mark.parametrize("shape", [(3, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 3)])
+def test_a_quotient_beside_what_is_padded(shape: tuple[int, ...], dtype: rl.dtype) -> None:
+    """Lanes outside of an image hold 0 / 0 before they are padded, and that is not zero."""
+    values = np.linspace(0.5, 1.5, int(np.prod(shape))).reshape(shape)
+    x = rl.tensor(values).to(dtype)
+    with rl.config.override(tier="compiled"):
+        found = rl.nn.functional.pad(x.softmax(-1), (1, 1, 1, 1)).float().numpy()
+    weights = np.exp(values - values.max(-1, keepdims=True))
+    wanted = np.pad(weights / weights.sum(-1, keepdims=True), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    np.testing.assert_allclose(found, wanted, atol=1e-2)
+    assert (found[wanted == 0] == 0).all()

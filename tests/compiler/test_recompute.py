@@ -67,9 +67,9 @@ def test_no_choice_is_cheaper(seed: int) -> None:
 
 def test_the_cut_separates_and_is_as_large_as_the_flow() -> None:
     network = FlowNetwork()
-    a, b = network.place(), network.place()
+    a, b = network.vertex(), network.vertex()
     for start, end, room in ((0, a, 5), (0, b, 3), (a, b, 9), (a, 1, 2), (b, 1, 4)):
-        network.pipe(start, end, room)
+        network.edge(start, end, room)
     assert network.source_side() == {0, a, b}, "both ways out of the middle are full: 2 + 4"
 
 

@@ -137,7 +137,7 @@ def test_persistent_workers_early_breaks_and_resuming() -> None:
 
 
 def test_streams_are_shared_out() -> None:
-    loader = DataLoader(Shared(), 2, num_workers=2)
+    loader = DataLoader(Shared(), 2, num_workers=2, seed=0)
     batches = plain(list(loader))
     assert batches == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12]]
     loader.load_state_dict({"seed": 0, "epoch": 0, "position": 3})

@@ -238,7 +238,7 @@ def settings(folder: Path, **values: Any) -> None:
         (lambda f: (f / "config.json").write_text("[]"), "holds no settings"),
         (lambda f: (f / "model.safetensors").unlink(), "cannot read .*model.safetensors"),
         (lambda f: (f / "model.safetensors").write_bytes(b"x" * 99), "not a whole safetensors"),
-        (lambda f: settings(f, model_type="mamba"), "unknown type 'mamba'"),
+        (lambda f: settings(f, model_type="unheard_of"), "unknown type 'unheard_of'"),
         (lambda f: settings(f, architectures=["GPT2ForTokens"]), "unknown architecture"),
         (lambda f: settings(f, n_embd="wide"), "n_embd is 'wide', expected a whole number above 0"),
         (lambda f: settings(f, n_layer=None), "n_layer is None, expected a whole number above 0"),

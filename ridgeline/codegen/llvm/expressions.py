@@ -330,6 +330,10 @@ class ExpressionEmitter(MemoryEmitter):
         if expr.name in OUTLINED:
             return emit_outlined(self, expr.name, *operands)
         made = self.apply(expr.name, expr.dtype, *operands)
+        if guard is not None and expr.name == "div" and expr.dtype.kind == "float":
+            # lanes that are not read are zeros, and LLVM 22 takes 0 / 0 for zero where it merges
+            # masks: it must not see where the quotient comes from
+            made = self.intrinsic("arithmetic.fence", made.dtype, made)
         return self.rounded(made, expr.dtype) if expr in self.stored else made
 
     def _load(self, load: Load, guard: Expr | None) -> Value:
