@@ -63,7 +63,7 @@ from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.storage import SPARSE, TURNED, sparse_method, turning
 from ridgeline.tensors.tensor import Tensor, as_view, seen_through, tensor, wrap
 from ridgeline.tensors.typed import typed
-from ridgeline.tensors.written import fitted, written_into
+from ridgeline.tensors.written import fitted, kind_of, written_into
 
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
@@ -277,7 +277,9 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None)
         if out is not None:
-            return written_into(out, function(*args, **{"dtype": out.dtype, **kwargs}), name)
+            return written_into(
+                out, function(*args, **{"dtype": kind_of(out, name), **kwargs}), name
+            )
         if starred in kwargs:
             args = _with_starred(body, starred, args, kwargs)
         wanted = kwargs.pop("device", None)

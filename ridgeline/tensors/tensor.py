@@ -249,6 +249,8 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
 
     def contiguous(self, memory_format: memory_format = contiguous_format) -> Tensor:
         """This tensor if its memory is in that order, else a copy that is."""
+        if type(memory_format) is not type(contiguous_format):
+            raise BadTypeError(f"contiguous: {memory_format!r:.40} is no memory format")
         if memory_format in ORDERS:
             return in_format(self, memory_format)
         return self if self.is_contiguous() else self.clone()

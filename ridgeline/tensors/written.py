@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, DTypeError, GradientError
 from ridgeline.functions.operands import promote_types
 from ridgeline.graph.node import Node
@@ -22,13 +23,19 @@ def written_into(out: Any, result: Any, name: str) -> Any:
             raise BadTypeError(f"{name}: out= takes {len(result)} tensors, not {out!r:.40}")
         parts = [written_into(*pair, name) for pair in zip(out, result)]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    if not isinstance(out, Tensor):
-        raise BadTypeError(f"{name}: out= takes a tensor, not {out!r:.40}")
+    kind_of(out, name)
     if out.requires_grad or result.requires_grad:
         raise GradientError(f"{name}: out= takes no part in gradients", help="use no_grad()")
     if out.shape != result.shape:
         out.resize_(result.shape)
     return write(out, fitted(read(result), out, name), PLAIN, name)
+
+
+def kind_of(out: Any, name: str) -> DType:
+    """The element type of a tensor that was given as `out=`."""
+    if not isinstance(out, Tensor):
+        raise BadTypeError(f"{name}: out= takes a tensor, not {out!r:.40}")
+    return out.dtype
 
 
 def fitted(result: Node, target: Tensor, name: str) -> Node:

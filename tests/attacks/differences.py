@@ -32,6 +32,7 @@ def _name(call: Call) -> str:
 
 # What torch says where it refuses and we do not.
 TAKEN = (
+    Difference("", r"argument 'out'|takes no keyword", "every function has out=, methods too"),
     # ---- numbers and tensors
     Difference(
         "maximum minimum atan2 hypot logaddexp logical_and heaviside gcd bitwise_left_shift "
