@@ -14,6 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Self
 
+from ridgeline.atomic import sealed
 from ridgeline.record.recorder import flush
 
 ProfilerActivity = Enum("ProfilerActivity", "CPU CUDA XPU MTIA")
@@ -31,6 +32,7 @@ class record_function:
         self._begun = time.perf_counter_ns()
         return self
 
+    @sealed
     def __exit__(self, *raised: object) -> None:
         if _running:
             flush()
@@ -75,6 +77,7 @@ class profile:
         self.start()
         return self
 
+    @sealed
     def __exit__(self, *raised: object) -> None:
         self.stop()
 

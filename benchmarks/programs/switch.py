@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Step = Callable[[int], Any]
-LAST_BIT = 2.0**-23  # of numbers in float32, relative
 
 # What programs import; set by `load` before their files run.
 torch: Any = None
@@ -33,7 +32,6 @@ def compiled(function: Callable[..., Any], dynamic: Any = False) -> Callable[...
 
 
 _jit = False
-_nudge = 0
 
 
 def checkpoint(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -48,7 +46,6 @@ class Framework:
     name: str  # "torch" or "ridgeline"
     jit: bool = False
     device: str = "cpu"
-    nudge: int = 0  # a draw of last bits in which the weights differ; 0 for none
 
     def module(self) -> Any:
         """The framework itself."""
@@ -57,8 +54,8 @@ class Framework:
 
 def load(program: str, on: Framework) -> Any:
     """A program's module over a framework."""
-    global torch, nn, F, device, _jit, _nudge
-    torch, device, _jit, _nudge = on.module(), on.device, on.jit, on.nudge
+    global torch, nn, F, device, _jit
+    torch, device, _jit = on.module(), on.device, on.jit
     nn, F = torch.nn, importlib.import_module(f"{on.name}.nn.functional")
     if on.name == "ridgeline" and find_spec("einops") is not None:
         importlib.import_module("ridgeline.interop.einops")  # teaches it our tensors
@@ -99,7 +96,7 @@ def initialise(model: Any, spread: float | None = None) -> Any:
     Matrices and filters are drawn by their fan-in, or with the author's `spread`; biases are drawn
     too. What authors set themselves (scales of norms, constants) stays as it is.
     """
-    numbers, bits = source(7), source(8, _nudge)
+    numbers = source(7)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             shape = tuple(parameter.shape)
@@ -111,7 +108,5 @@ def initialise(model: Any, spread: float | None = None) -> Any:
                 drawn = numbers.uniform(-wide, wide, shape)
             else:
                 continue
-            if _nudge:
-                drawn = drawn * (1 + LAST_BIT * bits.choice((-1, 0, 1), shape))
             parameter.copy_(torch.tensor(drawn, dtype=parameter.dtype))
     return model.to(device)

@@ -19,10 +19,10 @@ _OPTIONS = frozenset((
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function whose intermediate values need not be kept for the backward pass.
+    """Call a function, with torch's name and options; it is a plain call and saves no memory yet.
 
-    torch's own options (`use_reentrant`, `preserve_rng_state` …) are taken and make no difference:
-    random numbers drawn inside are the same in both passes.
+    What is kept for the backward pass is the compiler's choice, inside and outside of the function.
+    `use_reentrant`, `preserve_rng_state` and the like are taken and make no difference.
     """
     if not callable(function):
         raise ArgumentError(f"checkpoint needs a function, not {type(function).__name__}")

@@ -73,6 +73,6 @@ def test_draws_are_the_same_numbers_in_both_frameworks() -> None:
 
 def test_excess_compares_with_twice_the_error_of_torch_or_a_part_of_the_loss() -> None:
     double = np.array([1.0, 1.0, 1.0])
-    singles = [double, double + np.array([0.0, 1e-3, 0.0])]
-    assert excess(double + 1e-6, singles, double) == pytest.approx(0.1)
-    assert excess(double + np.array([0, 0, 4e-3]), singles, double) == pytest.approx(2.0)
+    single = double + np.array([0.0, 1e-3, 0.0])
+    assert excess(double + 1e-6, single, double) == pytest.approx(0.1)
+    assert excess(double + np.array([0, 0, 4e-3]), single, double) == pytest.approx(2.0)

@@ -252,7 +252,7 @@ def test_no_block_with_state_is_left_by_a_function_that_is_not_sealed() -> None:
         "cli/diagnose.py", "codegen/cuda/expressions.py", "codegen/cuda/statements.py",
         "codegen/cuda/vectors.py", "codegen/llvm/expressions.py", "runtime/cuda/executable.py",
         "compiler/background.py", "profile/trace/files.py", "tracing/reads/hooks.py",
-        "train/display.py", "train/events.py", "train/interrupt.py", "train/log.py", "profiler.py",
+        "train/display.py", "train/events.py", "train/interrupt.py", "train/log.py",
         "utils/tensorboard.py",
     }  # fmt: skip
     found = set()
