@@ -43,10 +43,10 @@ def device_count() -> int:
 
 
 def _chosen(device: Any) -> Device:
-    place = _device("cuda" if device is None else device)
-    if place.type != "cuda":
-        raise DeviceError(f"{place} is no GPU", help='name one, such as "cuda:0"')
-    return _devices.device(place.index or 0)
+    chosen = _device("cuda" if device is None else device)
+    if chosen.type != "cuda":
+        raise DeviceError(f"{chosen} is no GPU", help='name one, such as "cuda:0"')
+    return _devices.device(chosen.index or 0)
 
 
 def current_device() -> int:

@@ -28,10 +28,10 @@ KINDS = {
 }
 
 
-def part_of(place: device, part: str) -> Any:
+def part_of(owner: device, part: str) -> Any:
     """The backend or the space of a device, made anew."""
-    module, _, name = getattr(KINDS[place.type], part).partition(":")
-    return getattr(import_module(module), name)(place.index or 0)
+    module, _, name = getattr(KINDS[owner.type], part).partition(":")
+    return getattr(import_module(module), name)(owner.index or 0)
 
 
 class _Current(threading.local):
@@ -65,10 +65,10 @@ class device(str):
                 f"there is no device {str(name)!r}", help='devices are "cpu", "cuda", "cuda:1" …'
             )
         default = current.index if kind == "cuda" else 0
-        place = int(number) if colon else default if index is None else index
-        if place < 0 or (kind == "cpu" and place):
-            raise DeviceError(f"there is no device number {place} of kind {kind}")
-        return super().__new__(cls, "cpu" if kind == "cpu" else f"{kind}:{place}")
+        chosen = int(number) if colon else default if index is None else index
+        if chosen < 0 or (kind == "cpu" and chosen):
+            raise DeviceError(f"there is no device number {chosen} of kind {kind}")
+        return super().__new__(cls, "cpu" if kind == "cpu" else f"{kind}:{chosen}")
 
     @property
     def type(self) -> str:

@@ -59,8 +59,8 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     safe &= (np.abs(c) < _LARGE) & ((np.abs(c) > _SMALL) | (c == 0))
     plain = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c)) | (a == 0) | (b == 0)
     result = np.where(plain, product + c, result)
-    for place in np.argwhere(~safe & ~plain):
-        at = tuple(place)
+    for index in np.argwhere(~safe & ~plain):
+        at = tuple(index)
         result[at] = _exact(float(a[at]), float(b[at]), float(c[at]))
     return result
 

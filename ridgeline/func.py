@@ -74,7 +74,7 @@ def functional_call(
     if tie_weights:
         shown = {id(own[name]): value for name, value in given.items()}
         given = {name: shown[id(value)] for name, value in own.items() if id(value) in shown}
-    places = () if args is None else args if isinstance(args, tuple) else (args,)
+    indices = () if args is None else args if isinstance(args, tuple) else (args,)
     with ExitStack() as back:
         for name, value in given.items():
             path, _, key = name.rpartition(".")
@@ -84,7 +84,7 @@ def functional_call(
             dict.__setitem__(table, key, value)
         mutation.bump()
         back.callback(mutation.bump)
-        return module(*places, **(kwargs or {}))
+        return module(*indices, **(kwargs or {}))
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -137,12 +137,12 @@ def schedule(
     length = wait + warmup + active
 
     def action(step: int) -> ProfilerAction:
-        place = step - skip_first
-        if place < 0 or (repeat and place >= repeat * length) or place % length < wait:
+        position = step - skip_first
+        if position < 0 or (repeat and position >= repeat * length) or position % length < wait:
             return ProfilerAction.NONE
-        if place % length < wait + warmup:
+        if position % length < wait + warmup:
             return ProfilerAction.WARMUP
-        last = place % length == length - 1
+        last = position % length == length - 1
         return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
 
     return action

@@ -62,8 +62,8 @@ class WeakMap(Generic[T, V]):
         self._values: dict[int, tuple[ref[T], V]] = {}
 
     def __setitem__(self, key: T, value: V) -> None:
-        place = id(key)
-        self._values[place] = ref(key, partial(self._values.pop, place)), value
+        identity = id(key)
+        self._values[identity] = ref(key, partial(self._values.pop, identity)), value
 
     def __getitem__(self, key: T) -> V:
         return self._values[id(key)][1]

@@ -1,12 +1,15 @@
-"""Figures of the code itself: `python tools/house.py [ROOT]`.
+"""Figures of the code itself: `python tools/house.py [ROOT] [--beside OTHER]`.
 
 Net lines (no blanks, comments, docstrings), sizes of files and functions, the files and functions
 of the package that one matrix product enters with a cold cache, and cycles of imports. Imports
-inside functions count; those for type checkers and those of `__init__` files do not.
+inside functions count; those for type checkers and those of `__init__` files do not. With
+`--beside`, the net lines of each folder stand beside those of another checkout, such as one of
+`git worktree add OTHER REVISION`: where the package grew and where it shrank.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import os
@@ -59,6 +62,27 @@ def net_lines(text: str) -> int:
         if token.type not in PASSED_OVER:
             lines.update(range(token.start[0], token.end[0] + 1))
     return len(lines - documented)
+
+
+def net_lines_by_folder(root: Path) -> dict[str, int]:
+    """Net lines of each folder of a checkout's package, its modules outside folders as `.`."""
+    package = root / "ridgeline"
+    found: dict[str, int] = {}
+    for path in sorted(package.rglob("*.py")):
+        folder, *inside = path.relative_to(package).parts
+        name = folder if inside else "."
+        found[name] = found.get(name, 0) + net_lines(path.read_text())
+    return found
+
+
+def print_beside(root: Path, other: Path) -> None:
+    """Print what each folder has in both checkouts, what grew most first."""
+    here, there = net_lines_by_folder(root), net_lines_by_folder(other)
+    change = {name: here.get(name, 0) - there.get(name, 0) for name in here.keys() | there.keys()}
+    print(f"{'folder':16}{'beside':>8}{'here':>8}{'change':>8}")
+    for name in sorted(change, key=lambda name: (-change[name], name)):
+        print(f"{name:16}{there.get(name, 0):8}{here.get(name, 0):8}{change[name]:+8}")
+    print(f"{'all':16}{sum(there.values()):8}{sum(here.values()):8}{sum(change.values()):+8}")
 
 
 def _docstring_lines(node: ast.AST) -> Iterator[int]:
@@ -166,7 +190,14 @@ def entered_by_a_product(root: Path) -> tuple[list[str], int]:
 
 def main() -> None:
     """Print the figures."""
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument("--beside", type=Path, help="another checkout, compared folder by folder")
+    options = parser.parse_args()
+    root: Path = options.root.resolve()
+    if options.beside is not None:
+        print_beside(root, options.beside.resolve())
+        return
     package = root / "ridgeline"
     texts = {path: path.read_text() for path in sorted(package.rglob("*.py"))}
     net = sum(map(net_lines, texts.values()))

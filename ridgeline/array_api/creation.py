@@ -105,8 +105,8 @@ def full_like(
 ) -> Array:
     """One value in the shape of another array."""
     need_array("full_like", x)
-    place = x.device if device is None else device
-    return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=place)
+    target = x.device if device is None else device
+    return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=target)
 
 
 def arange(
@@ -195,14 +195,14 @@ def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Arr
     if any(x.ndim > 1 for x in arrays):
         raise SizeError("meshgrid needs vectors")
     shape = [x.numel() for x in arrays]
-    places = list(range(len(arrays)))
+    axes = list(range(len(arrays)))
     if indexing == "xy" and len(arrays) > 1:
         shape[:2] = shape[1::-1]
-        places[:2] = (1, 0)
+        axes[:2] = (1, 0)
     grids = []
-    for x, place in zip(arrays, places):
+    for x, axis in zip(arrays, axes):
         lengths = [1] * len(shape)
-        lengths[place] = x.numel()
+        lengths[axis] = x.numel()
         grids.append(as_array(x.reshape(lengths).expand(shape).clone()))
     return tuple(grids)
 

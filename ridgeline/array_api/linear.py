@@ -40,6 +40,6 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Array:
     if a.shape[axis] != b.shape[axis]:
         raise SizeError(f"vecdot: {list(a.shape)} and {list(b.shape)} differ along axis {axis}")
     left = call("conj", a) if a.dtype.kind == "complex" else a
-    place = axis if axis < 0 else axis - a.ndim
+    from_end = axis if axis < 0 else axis - a.ndim
     products = call("mul", left, b)
-    return call("sum", products, place, dtype=products.dtype)
+    return call("sum", products, from_end, dtype=products.dtype)

@@ -25,10 +25,10 @@ def _axes(axis: Axes, rank: int) -> tuple[int, ...]:
     for one in given:
         if not -rank <= one < rank:
             raise AxisRangeError(f"axis {one} does not exist in an array with {rank} axes")
-    places = tuple(one % rank for one in given)
-    if len(set(places)) < len(places):
+    axes = tuple(one % rank for one in given)
+    if len(set(axes)) < len(axes):
         raise AxisRangeError(f"axes {given} name the same axis twice")
-    return places
+    return axes
 
 
 class AxisRangeError(SizeError, IndexError):
@@ -75,12 +75,12 @@ def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Array:
         return call("cat", [x.reshape((-1,)) if x.numel() else x.reshape((0,)) for x in parts], 0)
     if any(x.ndim == 0 for x in parts):
         raise SizeError("concat needs arrays with at least one axis")
-    (place,) = _axes(axis, parts[0].ndim)
-    lengths = [[*x.shape[:place], *x.shape[place + 1 :]] for x in parts]
+    (position,) = _axes(axis, parts[0].ndim)
+    lengths = [[*x.shape[:position], *x.shape[position + 1 :]] for x in parts]
     if any(rest != lengths[0] or x.ndim != parts[0].ndim for x, rest in zip(parts, lengths)):
         shapes = ", ".join(str(list(x.shape)) for x in parts)
         raise SizeError(f"concat along axis {axis} needs equal other axes, got {shapes}")
-    return call("cat", parts, place)
+    return call("cat", parts, position)
 
 
 def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Array:
@@ -93,33 +93,33 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Array:
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis."""
-    (place,) = _axes(axis, need_array("unstack", x).ndim)
-    return tuple(as_array(part) for part in x.unbind(place))
+    (position,) = _axes(axis, need_array("unstack", x).ndim)
+    return tuple(as_array(part) for part in x.unbind(position))
 
 
 def expand_dims(x: Tensor, /, axis: Axes) -> Array:
     """The array with new axes of size 1 at the given places of the result."""
     given = (axis,) if isinstance(axis, int) else tuple(axis)
-    places = _axes(given, need_array("expand_dims", x).ndim + len(given))
+    axes = _axes(given, need_array("expand_dims", x).ndim + len(given))
     shape = list(x.shape)
-    for place in sorted(places):
-        shape.insert(place, 1)
+    for position in sorted(axes):
+        shape.insert(position, 1)
     return as_array(x.reshape(shape))
 
 
 def squeeze(x: Tensor, /, axis: Axes) -> Array:
     """The array without some axes of size 1."""
-    places = _axes(axis, need_array("squeeze", x).ndim)
-    if any(x.shape[place] != 1 for place in places):
+    axes = _axes(axis, need_array("squeeze", x).ndim)
+    if any(x.shape[position] != 1 for position in axes):
         raise SizeError(f"squeeze removes axes of size 1 only; shape {list(x.shape)}, {axis}")
-    return as_array(x.reshape([s for place, s in enumerate(x.shape) if place not in places]))
+    return as_array(x.reshape([s for position, s in enumerate(x.shape) if position not in axes]))
 
 
 def flip(x: Tensor, /, *, axis: Axes | None = None) -> Array:
     """The order of elements turned round along some axes."""
     rank = need_array("flip", x).ndim
-    places = tuple(range(rank)) if axis is None else _axes(axis, rank)
-    return call("flip", x, places) if places else as_array(x.clone())
+    axes = tuple(range(rank)) if axis is None else _axes(axis, rank)
+    return call("flip", x, axes) if axes else as_array(x.clone())
 
 
 def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Array:
@@ -162,13 +162,13 @@ def roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Array:
     if axis is None:
         return as_array(call("roll", x.reshape((-1,)), shift, 0).reshape(x.shape))
     given = (axis,) if isinstance(axis, int) else tuple(axis)
-    places = [_axes(one, rank)[0] for one in given]
-    shifts = (shift,) * len(places) if isinstance(shift, int) else tuple(shift)
-    if len(shifts) != len(places):
+    axes = [_axes(one, rank)[0] for one in given]
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if len(shifts) != len(axes):
         raise SizeError(f"roll needs as many shifts as axes: {shift}, {axis}")
     result = as_array(x.clone())
-    for place, by in zip(places, shifts):
-        result = call("roll", result, by, place)
+    for position, by in zip(axes, shifts):
+        result = call("roll", result, by, position)
     return result
 
 
@@ -181,8 +181,8 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Array:
     """Each element repeated, as often as `repeats` says for all or for each."""
     need_array("repeat", x)
     source = x.reshape((x.numel(),)) if axis is None else x
-    (place,) = _axes(0 if axis is None else axis, source.ndim)
-    size = source.shape[place]
+    (position,) = _axes(0 if axis is None else axis, source.ndim)
+    size = source.shape[position]
     if isinstance(repeats, Tensor):
         require("repeat", repeats.dtype, INTEGER)
         counts = np.asarray(repeats.tolist(), np.int64).reshape(-1)
@@ -191,4 +191,4 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Array:
     if counts.size not in (1, size) or (counts < 0).any():
         raise SizeError(f"repeat needs one count, or {size} counts, of at least 0")
     picks = np.repeat(np.arange(size), counts if counts.size == size else counts.repeat(size))
-    return call("index_select", source, place, tensor(picks, dtype=dtypes.int64))
+    return call("index_select", source, position, tensor(picks, dtype=dtypes.int64))

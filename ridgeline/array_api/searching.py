@@ -94,11 +94,11 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Array:
             raise SizeError(f"take needs an axis for an array of shape {list(x.shape)}")
         axis = 0
     flat = indices.to(dtypes.int64).reshape((indices.numel(),))
-    place = axis % x.ndim
-    picked = call("index_select", x, place, _counted(flat, x.shape[place]))
+    position = axis % x.ndim
+    picked = call("index_select", x, position, _counted(flat, x.shape[position]))
     if indices.ndim == 1:
         return picked
-    return as_array(picked.reshape([*x.shape[:place], *indices.shape, *x.shape[place + 1 :]]))
+    return as_array(picked.reshape([*x.shape[:position], *indices.shape, *x.shape[position + 1 :]]))
 
 
 def _counted(indices: Tensor, size: int) -> Tensor:

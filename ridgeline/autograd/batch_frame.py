@@ -50,10 +50,10 @@ class Frame(Enclosure):
     def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
         """The key and the offset of a draw: one for all elements, or one for each."""
         if self.randomness == "error":
-            place = user_line()
+            line = user_line()
             raise BatchingError(
                 "vmap does not know whether random numbers are the same for all elements",
-                note=f"drawn at {place}" if place else "",
+                note=f"drawn at {line}" if line else "",
                 help='pass randomness="different" or randomness="same" to vmap',
             )
         if self.randomness == "same":
@@ -107,9 +107,9 @@ class Frame(Enclosure):
 
 
 def _written_outside(node: Node, what: str) -> BatchingError:
-    place = describe(node)
+    line = describe(node)
     return BatchingError(
         f"a value that differs from element to element was written to {what}",
-        note=f"it was made at {place}" if place else "",
+        note=f"it was made at {line}" if line else "",
         help="return the value from the function and write it outside of vmap",
     )

@@ -92,10 +92,10 @@ def _check_root(root: Tensor, wanted: Sequence[Tensor] | None) -> None:
             f"{root.dtype.name} tensors have no gradients", help="use a floating tensor"
         )
     if not root.requires_grad:
-        place = describe(read(root))
+        line = describe(read(root))
         raise GradientError(
             "this tensor does not depend on anything that requires gradients",
-            note=f"it was made at {place}" if place else "",
+            note=f"it was made at {line}" if line else "",
             help="set requires_grad=True on the leaves; look for no_grad or detach() on the way",
         )
     check_root(root, wanted)

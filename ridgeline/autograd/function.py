@@ -55,9 +55,9 @@ class _Rule:
     """A user's backward as a rule over nodes."""
 
     def __init__(
-        self, function: type[Function], context: FunctionContext, places: list[int]
+        self, function: type[Function], context: FunctionContext, indices: list[int]
     ) -> None:
-        self.function, self.context, self.places = function, context, places
+        self.function, self.context, self.indices = function, context, indices
 
     def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
         outputs = current.inputs[: current.attrs.outputs]
@@ -76,12 +76,12 @@ class _Rule:
                 f"{name}.backward gave {len(parts)} gradients for {expected} inputs of forward"
             )
         found: list[Node | None] = []
-        for place, source in zip(self.places, current.inputs[current.attrs.outputs :]):
-            part = parts[place]
+        for index, source in zip(self.indices, current.inputs[current.attrs.outputs :]):
+            part = parts[index]
             if part is not None and tuple(part.shape) != source.shape:
                 raise GradientError(
                     f"{name}.backward gave a gradient of shape {list(part.shape)} for input "
-                    f"{place}, which has shape {list(source.shape)}"
+                    f"{index}, which has shape {list(source.shape)}"
                 )
             found.append(None if part is None else read(part.to(source.dtype)))
         return found
@@ -95,8 +95,8 @@ class _Rule:
                 f"{self.function.__name__} has no jvp", help="define a static method jvp(ctx, ...)"
             )
         given: list[Tensor | None] = [None] * len(self.context.needs_input_grad)
-        for place, tangent in zip(self.places, tangents):
-            given[place] = None if tangent is None else wrap(tangent, GRAPH)
+        for index, tangent in zip(self.indices, tangents):
+            given[index] = None if tangent is None else wrap(tangent, GRAPH)
         result = called_method(self.function, "jvp")(self.context, *given)
         parts = result if isinstance(result, tuple) else (result,)
         return [None if part is None else read(part) for part in parts]
@@ -126,9 +126,9 @@ class Function:
         if not any(needs) or not modes.gradients:
             return result
         outputs = list(result) if isinstance(result, tuple) else [result]
-        places = [i for i, needed in enumerate(needs) if needed]
-        rule = _Rule(cls, context, places)
-        tied = custom([read(o) for o in outputs], [read(args[i]) for i in places], rule)
+        indices = [i for i, needed in enumerate(needs) if needed]
+        rule = _Rule(cls, context, indices)
+        tied = custom([read(o) for o in outputs], [read(args[i]) for i in indices], rule)
         stamp(tied, here())
         made = [
             wrap(proj(tied, number), _mode(output, context))

@@ -63,9 +63,9 @@ def _check_strict(function: Function, inputs: Any, strict: bool) -> None:
         if output.requires_grad:
             seed = _filled(output, 1)
             found = autograd.grad(output, fresh, seed, retain_graph=True, allow_unused=True)
-        for place, gradient in enumerate(found):
+        for index, gradient in enumerate(found):
             if gradient is None:
-                raise GradientError(f"output {number} does not depend on input {place}")
+                raise GradientError(f"output {number} does not depend on input {index}")
 
 
 def _filled(like: Tensor, value: float) -> Tensor:

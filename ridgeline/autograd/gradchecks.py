@@ -50,30 +50,30 @@ class _Problem:
         asking = [_differentiable(leaf) and leaf.requires_grad for leaf in self.given]
         if not any(asking):
             asking = [_differentiable(leaf) for leaf in self.given]
-        self.places = [place for place, asks in enumerate(asking) if asks]
-        if not self.places:
+        self.indices = [index for index, asks in enumerate(asking) if asks]
+        if not self.indices:
             raise GradientError("gradcheck needs a floating or complex tensor among the inputs")
-        self.arrays = [_values(self.given[place]) for place in self.places]
-        for place in self.places:
-            kind = self.given[place].dtype
+        self.arrays = [_values(self.given[index]) for index in self.indices]
+        for index in self.indices:
+            kind = self.given[index].dtype
             if kind not in (dtypes.float64, dtypes.complex128):
                 warnings.warn(
-                    f"gradcheck: input {place} is {kind.name}; differences need double precision",
+                    f"gradcheck: input {index} is {kind.name}; differences need double precision",
                     stacklevel=3,
                 )
 
     def tensors(self, arrays: Sequence[Array] | None = None) -> list[Tensor]:
         """The checked inputs as fresh tensors."""
         chosen = self.arrays if arrays is None else arrays
-        given = [self.given[place] for place in self.places]
+        given = [self.given[index] for index in self.indices]
         return [
             from_array(np.array(a, g.dtype.numpy), g.dtype, g.device) for a, g in zip(chosen, given)
         ]
 
     def __call__(self, *checked: Tensor) -> tuple[Tensor, ...]:
         replaced = list(self.given)
-        for place, leaf in zip(self.places, checked):
-            replaced[place] = leaf
+        for index, leaf in zip(self.indices, checked):
+            replaced[index] = leaf
         found: list[Any] = []
         flatten(self.function(*replaced), found)
         kept = tuple(leaf for leaf in found if isinstance(leaf, Tensor) and _differentiable(leaf))
@@ -168,11 +168,11 @@ def _by_reverse(problem: _Problem, dtypes_too: bool) -> Array:
 
 
 def _check_dtypes(problem: _Problem, gradients: Sequence[Tensor]) -> None:
-    for place, gradient in zip(problem.places, gradients):
-        own = problem.given[place].dtype
+    for index, gradient in zip(problem.indices, gradients):
+        own = problem.given[index].dtype
         if gradient.dtype is not own:
             raise GradcheckError(
-                f"the gradient by input {place} is {gradient.dtype.name}, the input {own.name}"
+                f"the gradient by input {index} is {gradient.dtype.name}, the input {own.name}"
             )
 
 
@@ -187,7 +187,7 @@ def _by_batch(problem: _Problem) -> Array:
     return np.stack([_as_reals([leaf[row] for leaf in found]) for row in range(len(units))])
 
 
-def _place(arrays: Sequence[Array], number: int) -> tuple[int, str]:
+def _element(arrays: Sequence[Array], number: int) -> tuple[int, str]:
     """Which of some arrays a column or row belongs to, and which of its elements."""
     for which, array in enumerate(arrays):
         parts = 2 if array.dtype.kind == "c" else 1
@@ -206,12 +206,12 @@ def _compare(
     if not wrong.any():
         return
     row, column = (int(i) for i in np.argwhere(wrong)[0])
-    which_in, place_in = _place(problem.arrays, column)
-    which_out, place_out = _place(problem.values(problem.arrays), row)
+    which_in, element_in = _element(problem.arrays, column)
+    which_out, element_out = _element(problem.values(problem.arrays), row)
     raise GradcheckError(
         f"{mode} mode: the derivative of output {which_out} by input "
-        f"{problem.places[which_in]} is wrong",
-        note=f"output {which_out} {place_out}, input {problem.places[which_in]} {place_in}\n"
+        f"{problem.indices[which_in]} is wrong",
+        note=f"output {which_out} {element_out}, input {problem.indices[which_in]} {element_in}\n"
         f"analytical {found[row, column]:.10g}\n"
         f"numerical  {expected[row, column]:.10g}\n"
         f"{int(wrong.sum())} of {wrong.size} entries differ by more than "
@@ -335,7 +335,7 @@ def gradgradcheck(
     True
     """
     problem = _Problem(function, inputs)
-    count = len(problem.places)
+    count = len(problem.indices)
     if grad_outputs is None:
         outputs = problem(*problem.tensors())
         seeds = list(_seeds(outputs, _draw([_values(leaf) for leaf in outputs], 2)))

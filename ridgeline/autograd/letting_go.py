@@ -37,7 +37,7 @@ def variables_of(order: Sequence[Node], keys: Mapping[Node, Tensor] | None = Non
     """What a graph leads to: all of its variables, or those of some nodes."""
     if keys is None:
         keys = owners_in(order)
-    bits = {key: 1 << place for place, key in enumerate(keys)}
+    bits = {key: 1 << index for index, key in enumerate(keys)}
     return Variables([*keys.values()], reach(order, bits))
 
 
@@ -108,10 +108,10 @@ def check_history(order: Sequence[Node], wanted: Sequence[Tensor] | None) -> Non
     for node in order:
         attrs = node.attrs
         if isinstance(attrs, LetGo) and _is_behind(wanted, attrs.behind, attrs.besides):
-            place = describe(node)
+            line = describe(node)
             raise GradientError(
                 "the graph behind one of the tensors was let go by an earlier backward()",
-                note=f"the tensor is {node.types[0]}" + (f", made at {place}" if place else ""),
+                note=f"the tensor is {node.types[0]}" + (f", made at {line}" if line else ""),
                 help="pass retain_graph=True to the earlier call, or compute the tensor again",
             )
 
@@ -125,14 +125,14 @@ def _is_behind(wanted: Sequence[Tensor] | None, behind: Behind, besides: int = 0
     if wanted is None or behind is None:
         return True
     variables, lost = behind
-    places: dict[int, int] = {}
-    for place, variable in enumerate(variables):
-        places[id(variable())] = places.get(id(variable()), 0) | 1 << place
+    index_of: dict[int, int] = {}
+    for index, variable in enumerate(variables):
+        index_of[id(variable())] = index_of.get(id(variable()), 0) | 1 << index
     for tensor in wanted:
         if tensor.is_leaf:
-            if places.get(id(tensor), 0) & lost:
+            if index_of.get(id(tensor), 0) & lost:
                 return True
-        elif all(places.get(owner, 0) & (lost | besides) for owner in _below(tensor)):
+        elif all(index_of.get(owner, 0) & (lost | besides) for owner in _below(tensor)):
             return True
     return False
 
@@ -144,5 +144,5 @@ def _below(wanted: Tensor) -> set[int]:
     for node in order:
         if isinstance(node.attrs, LetGo) and node.attrs.behind is not None:
             variables, lost = node.attrs.behind
-            found.update(id(v()) for place, v in enumerate(variables) if lost >> place & 1)
+            found.update(id(v()) for index, v in enumerate(variables) if lost >> index & 1)
     return found

@@ -53,8 +53,8 @@ class _Inputs:
         """Derivatives in the structure of the inputs; zeros where there is none."""
         mark = here(3)
         made = []
-        for place, node in zip(self.tags, nodes):
-            value = full_like(place, 0) if node is None else node
+        for index, node in zip(self.tags, nodes):
+            value = full_like(index, 0) if node is None else node
             stamp(value, mark)
             made.append(wrap(value, self.mode))
         return unflatten(self.structure, made)
@@ -168,10 +168,10 @@ def _tangents(inputs: _Inputs, tangents: Any) -> list[Tensor]:
     given: list[Any] = []
     if flatten(tuple(tangents), given) != inputs.structure:
         raise GradientError("the tangents are not nested like the primals")
-    for leaf, place in zip(given, inputs.tags):
-        if tuple(leaf.shape) != place.shape:
+    for leaf, index in zip(given, inputs.tags):
+        if tuple(leaf.shape) != index.shape:
             raise GradientError(
-                f"a tangent has shape {list(leaf.shape)}, the primal {list(place.shape)}"
+                f"a tangent has shape {list(leaf.shape)}, the primal {list(index.shape)}"
             )
     return given
 

@@ -121,19 +121,19 @@ def _asks(test: ast.expr) -> bool:
 def _lack(name: str) -> str | None:
     """Why a name is not here, or what is nearest; None for one that is, or cannot be known."""
     root, *parts = name.split(".")
-    place: object = import_module(ROOTS[root])
+    found: object = import_module(ROOTS[root])
     path = ROOTS[root]
     for number, part in enumerate(parts):
-        if not (isinstance(place, type(ast)) or path.endswith("jit") or number == 0):
+        if not (isinstance(found, type(ast)) or path.endswith("jit") or number == 0):
             return None  # an attribute of a value
         try:
-            place = getattr(place, part)
+            found = getattr(found, part)
         except AttributeError:
             try:
-                place = import_module(f"{path}.{part}")
+                found = import_module(f"{path}.{part}")
             except ImportError:
                 why = reason(".".join(parts))
-                near = get_close_matches(part, dir(place), 2)
+                near = get_close_matches(part, dir(found), 2)
                 return why or (f"near: {', '.join(near)}" if near else "")
         path = f"{path}.{part}"
     return None
@@ -152,6 +152,6 @@ def _imported_files(tree: ast.AST, path: Path, folder: Path) -> Iterator[Path]:
             continue
         for base, module in modules:
             if module and module.partition(".")[0] not in ROOTS:
-                place = base.joinpath(*module.split("."))
-                yield place.with_suffix(".py")
-                yield place / "__init__.py"
+                candidate = base.joinpath(*module.split("."))
+                yield candidate.with_suffix(".py")
+                yield candidate / "__init__.py"

@@ -82,9 +82,9 @@ def _joined_row(name: str, parts: Sequence[KernelRow]) -> KernelRow:
     return KernelRow(name, flops, moved, tuple(lines))
 
 
-def _whole_row(program: Program, place: int) -> KernelRow:
+def _whole_row(program: Program, index: int) -> KernelRow:
     """The work of a library call, which is not counted, or of all iterations of a loop."""
-    node = program.order[place]
+    node = program.order[index]
     inside = inner_rows(program.stages, node)
     if inside:
         flops, moved = sum(r.flops for r in inside), sum(r.nbytes for r in inside)

@@ -229,11 +229,11 @@ class _Placing:
 def _overwritten(group: Group, in_place: Mapping[Node, Node]) -> Slots:
     """Slots (written, read) of a kernel that would be one memory."""
     slots, reads = group.loops.slots, group.loops.reads
-    place = {node: number for number, node in enumerate(slots[:reads])}
+    slot = {node: number for number, node in enumerate(slots[:reads])}
     return tuple(
-        (number, place[in_place[value]])
+        (number, slot[in_place[value]])
         for number, value in enumerate(slots[reads:], reads)
-        if value in in_place and in_place[value] in place
+        if value in in_place and in_place[value] in slot
     )
 
 
@@ -247,7 +247,7 @@ def overlay(
 
     Values that are `fixed` have memory of their own. Kernels that are `joined` stay as they are.
     """
-    place = {id(compiled.group): number for number, compiled in enumerate(kernels)}
+    number_of = {id(compiled.group): number for number, compiled in enumerate(kernels)}
     over: dict[Node, Node] = {}
     seen = {step for members in joined for step in members}
     while len(over) < _MOST_OVERLAID:
@@ -255,7 +255,7 @@ def overlay(
             v: life for v, life in live_ranges(groups, joined, {}, over).items() if v not in fixed
         }
         step = _fullest(lives)
-        number = None if step is None or step in seen else place.get(id(groups[step]))
+        number = None if step is None or step in seen else number_of.get(id(groups[step]))
         if step is None or number is None:
             break
         seen.add(step)
@@ -348,10 +348,10 @@ class Joiner:
 
     def _start(self, key: Hashable) -> None:
         members = self._waiting.pop(key, [])
-        places = range(len(self.order), len(self.order) + len(members))
+        numbers = range(len(self.order), len(self.order) + len(members))
         self.order += members
         if len(members) > 1:
-            self.joined.append(tuple(places))
+            self.joined.append(tuple(numbers))
 
 
 def temporaries(groups: Sequence[Group], results: Set[Node]) -> Set[Node]:

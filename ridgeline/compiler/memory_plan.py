@@ -111,9 +111,9 @@ class Layout:
     def not_their_own(self) -> Iterator[int]:
         """The places of results that are an input handed through, or a result named before."""
         seen: set[int] = set()
-        for place, slot in enumerate(self.results):
+        for index, slot in enumerate(self.results):
             if slot < self.inputs or slot in seen:
-                yield place
+                yield index
             seen.add(slot)
 
     def symbols(self) -> Iterator[str]:
@@ -146,7 +146,7 @@ class BodyPlan(Protocol):
     scratch: list[Scratch]
 
     def call(
-        self, place: int, sources: Sequence[int], outputs: Sequence[int], slot_of: SlotOf
+        self, number: int, sources: Sequence[int], outputs: Sequence[int], slot_of: SlotOf
     ) -> BodyCall:
         """The step of the program."""
 
@@ -270,7 +270,7 @@ def _calls(
     target: Backend,
 ) -> Iterator[tuple[int, Call]]:
     """The calls, each with the number of its group."""
-    place = {node: i for i, node in enumerate(stages.order)}
+    position = {node: i for i, node in enumerate(stages.order)}
     kernels = iter(stages.kernels)
     last_of = {step: members[-1] for members in stages.joined for step in members}
     together: list[CompiledKernel] = []
@@ -281,7 +281,7 @@ def _calls(
             given = tuple(slot_of[source] for source in read)
             outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
             if step in inner:
-                yield step, inner[step].call(place[node], given, outputs, slot_of)
+                yield step, inner[step].call(position[node], given, outputs, slot_of)
             elif group.views is not None:
                 library_op = target.library_op(node)
                 assert library_op is not None, "what has views is a library call"
@@ -289,7 +289,7 @@ def _calls(
                 if started is not None:
                     yield step, KernelCall(library_call_name(node), (*given, *outputs), started)
             else:
-                yield step, HostCall(place[node], given, outputs)
+                yield step, HostCall(position[node], given, outputs)
             continue
         compiled = next(kernels)
         if step in last_of:

@@ -141,7 +141,7 @@ CHECK: tuple[Optimize, ...] = (
 OPTIMIZE: tuple[Optimize, ...] = (
     Pass("split_complex", "complex arithmetic is written in real and imaginary parts",
          _alone(complex_pairs), required=True, kinds={"complex"}),
-    Pass("widen_sums", "floats are added up at places in double precision, and rounded after it",
+    Pass("widen_sums", "floats that a scatter adds are summed in double precision, then rounded",
          _alone(widened_sums), when=_on_gpu, required=True, ops={SCATTER}),
     Pass("simplify", "constants fold, identities that hold to the bit go, movement ops join",
          _alone(simplify)),
@@ -242,7 +242,9 @@ def optimize(graph: Graph, to: Compilation, observe: Observer | None = None) -> 
     inputs = [stand_ins.get(n, n) for n in graph.inputs]
     sealed = Graph(substitute(graph.outputs, stand_ins), inputs)
     made = run_passes(OPTIMIZE, sealed, to, to.left_out, observe)
-    return graph.giving(substitute(made.outputs, {place: n for n, place in stand_ins.items()}))
+    return graph.giving(
+        substitute(made.outputs, {stand_in: n for n, stand_in in stand_ins.items()})
+    )
 
 
 def lower(graph: Graph, to: Compilation, observe: Observer | None = None) -> Stages:

@@ -50,8 +50,8 @@ class Program:
         """
         layout = self.layout
         number = layout.returns[output] - layout.inputs - len(layout.sizes)
-        places = layout.reusable if replaced < 0 else ()
-        allowed = number in places or (number, replaced) in layout.in_place
+        slots = layout.reusable if replaced < 0 else ()
+        allowed = number in slots or (number, replaced) in layout.in_place
         return number if allowed else None
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:

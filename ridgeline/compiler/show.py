@@ -38,7 +38,7 @@ def show(state: State, *, origins: bool = False) -> str:
 
 def _graph_text(graph: Graph, origins: bool) -> str:
     """One line a node; of an input that is computed somewhere else only its type."""
-    number = {node: place for place, node in enumerate(graph.order)}
+    number = {node: index for index, node in enumerate(graph.order)}
     lines: list[str] = []
     for node in graph.order:
         if graph.is_input(node) and node.op is not LEAF:

@@ -67,7 +67,7 @@ class Stages:
         """The kernels that are started as one."""
         own = {kernel.group.number: kernel for kernel in self.kernels}
         groups = self.fusion.groups
-        return [[own[groups[place].number] for place in places] for places in self.joined]
+        return [[own[groups[index].number] for index in launch] for launch in self.joined]
 
     def all_kernels(self) -> Iterator[CompiledKernel]:
         """Every kernel, those of bodies included."""

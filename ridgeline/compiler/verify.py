@@ -98,8 +98,8 @@ def _verify_overwritten(stages: Stages) -> None:
 def _verify_joined(stages: Stages) -> None:
     """Kernels that are started as one stand side by side and wait for none of each other."""
     groups = stages.fusion.groups
-    for places in stages.joined:
-        require(all(b == a + 1 for a, b in pairwise(places)), "joined kernels are neighbours")
-        made = {value for place in places for value in _written(groups[place])}
-        for place in places:
-            require(made.isdisjoint(groups[place].reads), "joined kernels are independent")
+    for launch in stages.joined:
+        require(all(b == a + 1 for a, b in pairwise(launch)), "joined kernels are neighbours")
+        made = {value for index in launch for value in _written(groups[index])}
+        for index in launch:
+            require(made.isdisjoint(groups[index].reads), "joined kernels are independent")

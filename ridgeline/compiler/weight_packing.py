@@ -76,25 +76,25 @@ def _all_plain(maps: Sequence[AxisMap]) -> bool:
 
 def _order(maps: Sequence[AxisMap], output: Sequence[int], cut: int) -> list[int]:
     """The places of the operand's axes in strips: rows, the axis that is cut, then summed ones."""
-    places = range(len(maps))
-    rows = [p for p in places if maps[p].plain in output and maps[p].plain != cut]
+    dims = range(len(maps))
+    rows = [p for p in dims if maps[p].plain in output and maps[p].plain != cut]
     return [
         *rows,
-        *(p for p in places if maps[p].plain == cut),
-        *(p for p in places if maps[p].plain not in output),
+        *(p for p in dims if maps[p].plain == cut),
+        *(p for p in dims if maps[p].plain not in output),
     ]
 
 
 def _in_strips(weights: Node, maps: Sequence[AxisMap], current: Node, strips: Strips) -> Node:
     """The operand cut along its axis, lanes innermost."""
-    place = next(p for p, m in enumerate(maps) if m.plain == strips.axis)
+    index = next(p for p, m in enumerate(maps) if m.plain == strips.axis)
     shape = weights.shape
-    length = shape[place]
+    length = shape[index]
     assert isinstance(length, int)
     pieces = length // strips.lanes
-    cut = reshape(weights, (*shape[:place], pieces, strips.lanes, *shape[place + 1 :]))
-    order = [p + (p > place) for p in _order(maps, current.attrs.output, strips.axis)]
-    return permute(cut, (*order, place + 1))
+    cut = reshape(weights, (*shape[:index], pieces, strips.lanes, *shape[index + 1 :]))
+    order = [p + (p > index) for p in _order(maps, current.attrs.output, strips.axis)]
+    return permute(cut, (*order, index + 1))
 
 
 def _cut(attrs: ContractAttrs, which: int, strips: Strips) -> ContractAttrs:

@@ -93,12 +93,12 @@ class ConcatDataset(Dataset[Any]):
         self.ends = list(accumulate(len(d) for d in self.datasets))
 
     def __getitem__(self, index: int) -> Any:
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} samples")
-        which = int(np.searchsorted(self.ends, place, side="right"))
+        which = int(np.searchsorted(self.ends, position, side="right"))
         start = self.ends[which - 1] if which else 0
-        return self.datasets[which][place - start]
+        return self.datasets[which][position - start]
 
     def __len__(self) -> int:
         return self.ends[-1]

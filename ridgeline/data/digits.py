@@ -50,7 +50,7 @@ def load_raw(path: str | Path = FILE) -> tuple[NDArray[np.uint8], NDArray[np.uin
     return images, labels
 
 
-def held_out(labels: NDArray[Any], fold: int = FOLD, place: int = FOLD - 1) -> NDArray[np.bool_]:
+def held_out(labels: NDArray[Any], fold: int = FOLD, index: int = FOLD - 1) -> NDArray[np.bool_]:
     """True at test images: those whose rank among the images of their digit is `place` mod `fold`.
 
     Ranks count from 0 in file order, so each part has every digit and every writer in it.
@@ -58,7 +58,7 @@ def held_out(labels: NDArray[Any], fold: int = FOLD, place: int = FOLD - 1) -> N
     mask = np.zeros(len(labels), np.bool_)
     for digit in np.unique(labels):
         members = np.flatnonzero(labels == digit)
-        mask[members[place::fold]] = True
+        mask[members[index::fold]] = True
     return mask
 
 

@@ -183,13 +183,13 @@ class DataLoader:
         """Round and round the workers, each with its own pass over the stream, until all end."""
         self._turns += 1
         waiting: dict[int, list[int]] = {number: [] for number in range(self.num_workers)}
-        place = dict.fromkeys(waiting, 0)
+        position = dict.fromkeys(waiting, 0)
 
         def ask(number: int) -> None:
             self._tickets += 1
             waiting[number].append(self._tickets)
-            key = place[number] * self.num_workers + number  # what its randomness depends on
-            place[number] += 1
+            key = position[number] * self.num_workers + number  # what its randomness depends on
+            position[number] += 1
             pool.ask(number, self._tickets, (epoch, key, None, self._turns))
 
         for _ in range(self.prefetch_factor):

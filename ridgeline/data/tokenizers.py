@@ -64,14 +64,14 @@ class CharTokenizer:
     def encode(self, text: str) -> Tokens:
         """The places of a text's characters in the vocabulary."""
         points = _points(text)
-        places = np.minimum(np.searchsorted(self._points, points), len(self._points) - 1)
-        unknown = self._points[places] != points
+        indices = np.minimum(np.searchsorted(self._points, points), len(self._points) - 1)
+        unknown = self._points[indices] != points
         if unknown.any():
             raise BadValueError(
                 f"the character {text[int(np.argmax(unknown))]!r} is not in the vocabulary",
                 help="make the tokenizer from text that has it, or use ByteTokenizer",
             )
-        return places.astype(np.int64)
+        return indices.astype(np.int64)
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The characters at some places."""

@@ -79,8 +79,8 @@ def _own(body: memoryview) -> NDArray[np.uint8]:
     return np.frombuffer(body, np.uint8).copy()
 
 
-def _rounded(place: int) -> int:
-    return -(-place // _ALIGN) * _ALIGN
+def _rounded(offset: int) -> int:
+    return -(-offset // _ALIGN) * _ALIGN
 
 
 def memory_file(pieces: Sequence[memoryview]) -> int:

@@ -84,14 +84,14 @@ def _serve(channel: Channel, number: int, count: int) -> None:
         return
     channel.send(READY, 0, None)
     streams: dict[int, Iterator[Any]] = {}
-    for _, ticket, (epoch, place, group, turn) in arrivals:
+    for _, ticket, (epoch, index, group, turn) in arrivals:
         try:
             if group is None:
                 group = _next_of_stream(streams, turn, maker)
             if group is None:
                 channel.send(END, ticket, None)
             else:
-                channel.send(BATCH, ticket, maker.make(group, epoch, place))
+                channel.send(BATCH, ticket, maker.make(group, epoch, index))
         except ConnectionError:
             raise
         except Exception as error:

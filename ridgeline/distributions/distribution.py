@@ -160,8 +160,8 @@ class Distribution:
 def together(*values: Any) -> list[Tensor]:
     """Parameters as tensors of one shape."""
     given = [v for v in values if isinstance(v, Tensor)]
-    dtype, place = (given[0].dtype, given[0].device) if given else (defaults.dtype, None)
+    dtype, device = (given[0].dtype, given[0].device) if given else (defaults.dtype, None)
     made = [
-        v if isinstance(v, Tensor) else tensor(float(v), dtype=dtype, device=place) for v in values
+        v if isinstance(v, Tensor) else tensor(float(v), dtype=dtype, device=device) for v in values
     ]
     return list(broadcast_tensors(*made))

@@ -244,8 +244,8 @@ class MixtureSameFamily(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density."""
-        place = value.dim() - len(self.event_shape)
-        inside = self.component_distribution.log_prob(value.unsqueeze(place))
+        axis = value.dim() - len(self.event_shape)
+        inside = self.component_distribution.log_prob(value.unsqueeze(axis))
         return (inside + self.mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -254,9 +254,9 @@ class MixtureSameFamily(Distribution):
         drawn = self.component_distribution.sample(sample_shape)
         axis = len(sample_shape) + len(self.batch_shape)
         ones = (1 for _ in self.event_shape)
-        places = chosen.reshape((*chosen.shape, 1, *ones))
-        places = places.expand((*chosen.shape, 1, *self.event_shape))
-        return drawn.gather(axis, places).squeeze(axis)
+        indices = chosen.reshape((*chosen.shape, 1, *ones))
+        indices = indices.expand((*chosen.shape, 1, *self.event_shape))
+        return drawn.gather(axis, indices).squeeze(axis)
 
     @property
     def _axis(self) -> int:

@@ -46,12 +46,12 @@ class Brought:
 
     def __init__(self, graph: Graph, part: Part, pairs: Sequence[tuple[int, int]]) -> None:
         inputs, self._device = graph.inputs, part.device
-        places = {node: number for number, node in enumerate(inputs)}
+        slot_of = {node: number for number, node in enumerate(inputs)}
         taken = list(inputs)
         free = set(inputs) - set(part.inputs)  # read by transfers only
         self._moved: list[tuple[int, int, Node]] = []  # where it goes, which input, what it is
         for node, source in part.inputs.items():
-            at = places[source]
+            at = slot_of[source]
             if source in free:
                 free.remove(source)
                 taken[at] = node
@@ -59,7 +59,7 @@ class Brought:
                 at = len(taken)
                 taken.append(node)
             if at >= len(inputs) or not reaches(part.device, source):
-                self._moved.append((at, places[source], source))
+                self._moved.append((at, slot_of[source], source))
         read = set(part.inputs.values())
         self._unread = [
             number

@@ -45,8 +45,8 @@ class Caller:
     def __str__(self) -> str:
         if self.code is None:
             return self.function
-        place = f"{short_path(self.code.co_filename)}:{line_of(self.code, self.offset)}"
-        return f"{self.function} at {place}" if self.function else place
+        line = f"{short_path(self.code.co_filename)}:{line_of(self.code, self.offset)}"
+        return f"{self.function} at {line}" if self.function else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,9 @@ def note(
     while frame is not None and is_inside(frame.f_code.co_filename):
         passed.append(frame.f_code)
         frame = frame.f_back
-    place = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+    instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
     times = began, started, perf_counter()
-    noted = _Noted(passed, place, reason, device, ops, program, times)
+    noted = _Noted(passed, instruction, reason, device, ops, program, times)
     _kept.last.append(noted)
     for log in _kept.logs:
         log.flushes.append(noted.flush())
@@ -171,7 +171,7 @@ class _Noted(NamedTuple):
     """What is known of a flush when it ends: few are ever asked for, so it is not looked into."""
 
     passed: list[CodeType]
-    place: tuple[CodeType | None, int]
+    instruction: tuple[CodeType | None, int]
     reason: str
     device: str
     ops: int
@@ -185,7 +185,7 @@ class _Noted(NamedTuple):
             for code in self.passed
             if "<" not in code.co_name and "<locals>" not in code.co_qualname
         ]
-        caller = Caller(public[-1] if public else "", *self.place)
+        caller = Caller(public[-1] if public else "", *self.instruction)
         began, started, ended = self.times
         return Flush(
             caller, self.reason, self.device, self.ops, self.program, began, started - began,

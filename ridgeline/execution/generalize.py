@@ -42,7 +42,7 @@ Column: TypeAlias = tuple[int, ...]  # one number in each of the samples
 
 def form_of(graph: Graph) -> tuple[Hashable, Numbers] | None:
     """A graph without its numbers, and these in order; None where it cannot be generalised."""
-    place = {current: number for number, current in enumerate(graph.order)}
+    position = {current: number for number, current in enumerate(graph.order)}
     rows: list[Hashable] = []
     numbers: list[int] = []
     for current in graph.order:
@@ -54,10 +54,10 @@ def form_of(graph: Graph) -> tuple[Hashable, Numbers] | None:
         else:
             form, found = (None, ()) if op in ERASED else _taken_apart(current.attrs)
             rows.append(op)
-            rows += [place[i] for i in current.inputs]
+            rows += [position[i] for i in current.inputs]
         rows.append(form)
         numbers += found
-    rows += [place[output] for output in graph.outputs]
+    rows += [position[output] for output in graph.outputs]
     return tuple(rows), tuple(numbers)
 
 
@@ -157,9 +157,9 @@ def sizes_of(samples: Sequence[Numbers]) -> tuple[list[Size], dict[str, int]] | 
     None where a number that changes is negative, or beyond what sizes can be.
     """
     unknowns: dict[Column, SizeExpr] = {}
-    places: dict[str, int] = {}
+    column_of: dict[str, int] = {}
     sizes: list[Size] = []
-    for place, column in enumerate(zip(*samples)):
+    for index, column in enumerate(zip(*samples)):
         if len(set(column)) == 1:
             sizes.append(column[0])
             continue
@@ -170,9 +170,9 @@ def sizes_of(samples: Sequence[Numbers]) -> tuple[list[Size], dict[str, int]] | 
             high = next(b for b in _BUCKETS if max(column) <= b)
             name = f"N{len(unknowns)}"
             found = unknowns[column] = symbol(name, min(2, *column), high)
-            places[name] = place
+            column_of[name] = index
         sizes.append(found)
-    return sizes, places
+    return sizes, column_of
 
 
 def _in_terms(column: Column, known: Column, unknown: SizeExpr) -> Size | None:
@@ -221,7 +221,7 @@ class General:
             raise NotGeneral(f"{', '.join(self._facts.pinned)} is used as a number")
 
     def _values(self, numbers: Numbers) -> dict[str, int]:
-        return {name: numbers[place] for name, place in self._places.items()}
+        return {name: numbers[index] for name, index in self._places.items()}
 
     def at(self, numbers: Numbers) -> Any | None:
         """The program for a piece with these numbers, if it is one for it."""
@@ -234,8 +234,8 @@ class General:
         if not all(size.lo <= values[size.name] <= size.hi for size in self._unknowns):
             return False
         expected: list[Any] = list(self._sizes)
-        for place in self._changing:
-            expected[place] = evaluate(expected[place], values)
+        for index in self._changing:
+            expected[index] = evaluate(expected[index], values)
         return tuple(expected) == numbers and self._facts.broken(values) is None
 
 

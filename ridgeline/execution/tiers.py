@@ -138,10 +138,10 @@ def _check_sizes(outputs: Sequence[Node]) -> None:
     for node in topological(outputs):
         elements = product(node.shape)
         if isinstance(elements, int) and elements * node.dtype.itemsize >= _ADDRESSES:
-            place = describe(node)
+            line = describe(node)
             raise ComputeError(
                 f"{node.op.name} giving {node.types[0]} cannot be computed: it is too large",
-                note=f"made at {place}" if place else "",
+                note=f"made at {line}" if line else "",
             )
 
 
@@ -221,9 +221,9 @@ class Known:
         assert program is not None, "somebody asked whether it is there"
         self.piece.seen += 1
         results = program.run(inputs)
-        for place, (device, buffer) in enumerate(zip(self.devices, results)):
+        for index, (device, buffer) in enumerate(zip(self.devices, results)):
             if buffer.borrowed:
-                results[place] = space(device).copy(buffer)
+                results[index] = space(device).copy(buffer)
         flush_log.note(reason, self.devices[0], self.ops, "matched", began, began)
         return results
 
@@ -273,8 +273,8 @@ class Matched:
 
     def again(self) -> Known:
         """The work as it may come again, over other memory."""
-        places = tuple([node.type.device for node in self.wanted])
-        return Known(self.piece, places, len(self.order))
+        devices = tuple([node.type.device for node in self.wanted])
+        return Known(self.piece, devices, len(self.order))
 
     def _whole(self) -> Graph:
         """The graph with backward passes and calls written out."""
@@ -420,12 +420,12 @@ def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:
     if any(node.op is CUSTOM for node in order):
         return decide()  # a user's rule belongs to one call, and must not be kept alive
     key = structure_of(order, _BUFFER, roots, tracked, erased=ERASED)
-    places = _kept.get(key)
-    if places is None:
-        number = {node: place for place, node in enumerate(order)}
-        places = tuple([_place(node, number) for node in decide()])
-        _kept.keep(key, places)
-    return [order[at] if output is None else proj(order[at], output) for at, output in places]
+    slots = _kept.get(key)
+    if slots is None:
+        number = {node: index for index, node in enumerate(order)}
+        slots = tuple([_place(node, number) for node in decide()])
+        _kept.keep(key, slots)
+    return [order[at] if output is None else proj(order[at], output) for at, output in slots]
 
 
 def _place(node: Node, number: Mapping[Node, int]) -> _Place:

@@ -79,30 +79,30 @@ def _without(rank: int, axis: int) -> tuple[int, ...]:
     return tuple(a for a in range(rank) if a != axis)
 
 
-def _largest(x: Node, places: Node, axis: int, bounds: Bounds) -> Pooled:
+def _largest(x: Node, indices: Node, axis: int, bounds: Bounds) -> Pooled:
     """The largest value of each range along an axis, and the place it came with."""
     values, found = [], []
     for start, end in bounds:
-        window, inside = cut(x, axis, start, end - start), cut(places, axis, start, end - start)
+        window, inside = cut(x, axis, start, end - start), cut(indices, axis, start, end - start)
         value, index = arg_reduce(window, "argmax", axis)
         chosen = iota(window.shape, axis, dtypes.int64).eq(
             expand_back(index, window.shape, (axis,))
         )
-        place = sum_(select(chosen, inside, full_like(inside, 0)), (axis,))
+        position = sum_(select(chosen, inside, full_like(inside, 0)), (axis,))
         shape = _with(x, axis, 1)
         values.append(reshape(value, shape))
-        found.append(reshape(place, shape))
+        found.append(reshape(position, shape))
     return Pooled(concat(values, axis), concat(found, axis))
 
 
 def _by_ranges(input: Node, lead: int, ranges: Sequence[Bounds]) -> Pooled:
     """Maxima over a grid of windows, axis by axis from the last, so that the first one wins."""
     sizes = [known(s) for s in input.shape[lead:]]
-    places = broadcast_scalar(constant(0, dtypes.int64), input.shape)
+    indices = broadcast_scalar(constant(0, dtypes.int64), input.shape)
     for i in range(len(sizes)):
         ramp = iota(input.shape, lead + i, dtypes.int64)
-        places = places + ramp * math.prod(sizes[i + 1 :])
-    result = Pooled(input, places)
+        indices = indices + ramp * math.prod(sizes[i + 1 :])
+    result = Pooled(input, indices)
     for i in reversed(range(len(sizes))):
         result = _largest(result.values, result.indices, lead + i, ranges[i])
     return result
@@ -157,8 +157,8 @@ def max_unpool(
     front, flat = input.shape[:lead], math.prod(sizes)
     count = math.prod(known(s) for s in input.shape[lead:])
     empty = broadcast_scalar(constant(0, input.dtype), (*front, flat))
-    place = reshape(cast(indices, dtypes.int64), (*front, count))
-    spread = scatter(empty, -1, place, reshape(input, (*front, count)))
+    position = reshape(cast(indices, dtypes.int64), (*front, count))
+    spread = scatter(empty, -1, position, reshape(input, (*front, count)))
     return reshape(spread, (*front, *sizes))
 
 

@@ -60,12 +60,12 @@ def _rows(targets: Node, counts: Node, longest: int, blank: int) -> Node:
     batch, held = known(counts.shape[0]), known(targets.shape[-1])
     shape = (batch, longest)
     labels = cast(targets, dtypes.int64)
-    place = iota(shape, 1, dtypes.int64, counts.type.device)
-    inside = place < broadcast(counts, shape, (0,))
+    positions = iota(shape, 1, dtypes.int64, counts.type.device)
+    inside = positions < broadcast(counts, shape, (0,))
     if len(targets.shape) == 2:
         labels = cut(labels, 1, 0, longest)
     elif len(targets.shape) == 1:
-        start = broadcast(cumsum(counts, 0) - counts, shape, (0,)) + place
+        start = broadcast(cumsum(counts, 0) - counts, shape, (0,)) + positions
         start = within(select(inside, start, full_like(start, 0)), 0, held - 1, _TOO_FEW)
         labels = reshape(gather(labels, 0, reshape(start, (batch * longest,))), shape)
     return select(inside, labels, full_like(labels, blank))
@@ -137,19 +137,19 @@ def _log_likelihood(log_probs: Node, labels: Node, times: Node, counts: Node, bl
     one = full_like(reshape(counts, (batch, 1)), blank)
     states = concat([between, one], 1) if longest else one
     before = cut(concat([one, one, states], 1), 1, 0, 2 * longest + 1)
-    place = iota(shape, 1, dtypes.int64, labels.type.device)
+    positions = iota(shape, 1, dtypes.int64, labels.type.device)
     may_skip = states.ne(blank) & states.ne(before)
     emitted = gather(log_probs, 2, broadcast(states, (steps, *shape), (1, 2)))
     first = drop(cut(emitted, 0, 0, 1), 0)
     never = full_like(first, _NEVER)
-    alpha = select(place < 2, first, never)
+    alpha = select(positions < 2, first, never)
     if steps > 1:
         later = (steps - 1, batch)
         number = iota(later, 0, dtypes.int64, times.type.device) + 1
         running = number < broadcast(times, later, (1,))
         alpha = _advanced(alpha, cut(emitted, 0, 1, steps - 1), running, may_skip)
     ends = broadcast(counts * 2, shape, (0,))
-    return _log_sum(select(place.eq(ends) | place.eq(ends - 1), alpha, never))
+    return _log_sum(select(positions.eq(ends) | positions.eq(ends - 1), alpha, never))
 
 
 def _advanced(alpha: Node, emitted: Node, running: Node, may_skip: Node) -> Node:

@@ -36,9 +36,9 @@ def concrete(node: Node, what: str, remedy: str = "") -> Array:
 def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
     line = user_line()
     lines = [f"at {line}"] if line else []
-    place = describe(node)
-    if place:
-        lines.append(f"the tensor {node.types[0]} was made at {place}")
+    origin = describe(node)
+    if origin:
+        lines.append(f"the tensor {node.types[0]} was made at {origin}")
     return CaptureError(
         f"{what} depends on values, which {tracer} does not have while it traces",
         note="\n".join(lines),

@@ -179,33 +179,33 @@ def _distinct(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _ends(places: Node) -> Node:
+def _ends(positions: Node) -> Node:
     """What of a vector tells its smallest and largest element: of one on a GPU only these two."""
-    if places.types[0].device == CPU or places.shape[0] == 0:
-        return places
-    ends = [movement.reshape(reduce(places, monoid, (0,)), (1,)) for monoid in ("min", "max")]
+    if positions.types[0].device == CPU or positions.shape[0] == 0:
+        return positions
+    ends = [movement.reshape(reduce(positions, monoid, (0,)), (1,)) for monoid in ("min", "max")]
     return movement.concat(ends, 0)
 
 
 @public()
 def bincount(input: Node, weights: Node | None = None, minlength: int = 0) -> Node:
     """How often each non-negative integer occurs, or the sum of its weights."""
-    places = as_index(input, "bincount")
-    if len(places.shape) != 1:
-        raise ShapeError(f"bincount needs a vector, got shape {list(places.shape)}")
-    values = concrete(_ends(places), "bincount")
+    indices = as_index(input, "bincount")
+    if len(indices.shape) != 1:
+        raise ShapeError(f"bincount needs a vector, got shape {list(indices.shape)}")
+    values = concrete(_ends(indices), "bincount")
     if values.size and int(values.min()) < 0:
         raise BadValueError(f"bincount needs integers of at least 0, got {int(values.min())}")
     size = max(int(values.max()) + 1 if values.size else 0, minlength)
     if weights is None:
-        updates = number(places.shape, 1, dtypes.int64)
+        updates = number(indices.shape, 1, dtypes.int64)
     else:
-        if weights.shape != places.shape:
-            raise ShapeError(f"bincount: {list(weights.shape)} weights for {list(places.shape)}")
+        if weights.shape != indices.shape:
+            raise ShapeError(f"bincount: {list(weights.shape)} weights for {list(indices.shape)}")
         wide = weights.dtype is dtypes.float32
         updates = weights if wide else cast(weights, dtypes.float64)
     blank = number((size,), 0, updates.dtype)
-    return rows.scatter(blank, updates, (places,), (0,), "add")
+    return rows.scatter(blank, updates, (indices,), (0,), "add")
 
 
 @public()

@@ -190,12 +190,12 @@ def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:
         first, last = (stretch(as_node(v, kind), (steps,)) for v in ends)
         if wanted.is_integer:
             first, last = trunc(first), trunc(last)
-        place = iota((steps,), 0, dtypes.float64)
+        positions = iota((steps,), 0, dtypes.float64)
         gap = (last - first) * (1 / max(steps - 1, 1))
-        rising = first + cast(place, kind) * gap
-        back = full_like(place, max(steps - 1, 0)) - place
+        rising = first + cast(positions, kind) * gap
+        back = full_like(positions, max(steps - 1, 0)) - positions
         falling = last - cast(back, kind) * gap
-        return apply("select", place < steps / 2, rising, falling)
+        return apply("select", positions < steps / 2, rising, falling)
     if wanted.is_integer:
         check_fits(start, wanted)
         check_fits(end, wanted)

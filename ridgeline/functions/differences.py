@@ -54,8 +54,8 @@ def _steps(y: Node, x: Node | None, dx: Operand, axis: int) -> Operand:
         widths = diff(x)
         after = len(y.shape) - 1 - axis
         return movement.reshape(widths, (*widths.shape, *(1,) * after))
-    place = axis - len(y.shape)
-    return diff(x, dim=place)
+    axis_from_end = axis - len(y.shape)
+    return diff(x, dim=axis_from_end)
 
 
 def _areas(y: Node, x: Node | None, dx: Operand, dim: int) -> tuple[Node, int]:
@@ -74,8 +74,8 @@ def _areas(y: Node, x: Node | None, dx: Operand, dim: int) -> tuple[Node, int]:
 @public("trapz", method=False)
 def trapezoid(y: Node, x: Node | None = None, *, dx: Operand | None = None, dim: int = -1) -> Node:
     """The integral by the trapezoidal rule along an axis."""
-    area, place = _areas(y, x, 1 if dx is None else dx, dim)
-    return total(area, place)
+    area, axis = _areas(y, x, 1 if dx is None else dx, dim)
+    return total(area, axis)
 
 
 @public(method=False)
@@ -83,8 +83,8 @@ def cumulative_trapezoid(
     y: Node, x: Node | None = None, *, dx: Operand | None = None, dim: int = -1
 ) -> Node:
     """The running integral by the trapezoidal rule along an axis."""
-    area, place = _areas(y, x, 1 if dx is None else dx, dim)
-    return cumsum(area, place)
+    area, axis = _areas(y, x, 1 if dx is None else dx, dim)
+    return cumsum(area, axis)
 
 
 @public(method=False)
@@ -129,16 +129,16 @@ def _slope(x: Node, axis: int, spacing: Operand, edge_order: int) -> Node:
     def gap(start: int, count: int = 1) -> Node:
         return cut(gaps, 0, start, count)
 
-    def slope(place: int, count: int, at: int) -> Node:
+    def slope(start: int, count: int, at: int) -> Node:
         """The slope at point `at` (0, 1 or 2) of three points with gaps h and k."""
-        h, k = gap(place, count), gap(place + 1, count)
+        h, k = gap(start, count), gap(start + 1, count)
         both, product = add(h, k), mul(h, k)
         forms = (
             (neg(div(add(h, both), mul(h, both))), div(both, product), neg(div(h, mul(k, both)))),
             (neg(div(k, mul(h, both))), div(sub(k, h), product), div(h, mul(k, both))),
             (div(k, mul(h, both)), neg(div(both, product)), div(add(k, both), mul(k, both))),
         )
-        return weighted(place, forms[at], count)
+        return weighted(start, forms[at], count)
 
     if edge_order == 2:
         ends = slope(0, 1, 0), slope(size - 3, 1, 2)

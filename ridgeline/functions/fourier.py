@@ -213,14 +213,14 @@ def ifftshift(input: Node, dim: Dims = None) -> Node:
 @public(namespace="fft", creation=True)
 def fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None) -> Node:
     """The frequencies of `fft`, in cycles per unit, for samples `d` apart."""
-    place = iota((n,), 0, dtypes.int64)
-    upper = full_like(place, (n - 1) // 2) < place
-    wrapped = apply("select", upper, place - n, place)
+    positions = iota((n,), 0, dtypes.int64)
+    upper = full_like(positions, (n - 1) // 2) < positions
+    wrapped = apply("select", upper, positions - n, positions)
     return scale(cast(wrapped, dtype or defaults.dtype), 1 / (n * d) if n else 1.0)
 
 
 @public(namespace="fft", creation=True)
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None) -> Node:
     """The frequencies of `rfft`."""
-    place = iota((n // 2 + 1,), 0, dtype or defaults.dtype)
-    return scale(place, 1 / (n * d) if n else 1.0)
+    positions = iota((n // 2 + 1,), 0, dtype or defaults.dtype)
+    return scale(positions, 1 / (n * d) if n else 1.0)

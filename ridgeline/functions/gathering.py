@@ -48,30 +48,30 @@ def none_of(like: Node, shape: tuple[Size, ...]) -> Node:
 def gather(input: Node, dim: int, index: Node, *, sparse_grad: bool = False) -> Node:
     """input[index[i, j, …], j, …] for dim 0, and likewise along the other axes."""
     axis = axis_of(dim, len(input.shape))
-    places = as_index(index, "gather")
-    if 0 in places.shape:  # an empty index may have any rank
-        return none_of(input, places.shape)
-    source, spread = lined(input), lined(places)
+    indices = as_index(index, "gather")
+    if 0 in indices.shape:  # an empty index may have any rank
+        return none_of(input, indices.shape)
+    source, spread = lined(input), lined(indices)
     check_fits(spread, source, axis, "gather", "input")
-    return movement.reshape(rows.gather_along(source, spread, axis), places.shape)
+    return movement.reshape(rows.gather_along(source, spread, axis), indices.shape)
 
 
 @public()
 def take_along_dim(input: Node, indices: Node, dim: int | None = None) -> Node:
     """Elements at `indices` along an axis; the other axes broadcast."""
-    places = as_index(indices, "take_along_dim")
+    positions = as_index(indices, "take_along_dim")
     if dim is None:
-        return rows.gather_along(flat(input), wrapped(flat(places), flat(input).shape[0]), 0)
+        return rows.gather_along(flat(input), wrapped(flat(positions), flat(input).shape[0]), 0)
     rank = len(input.shape)
     axis = axis_of(dim, rank)
-    if len(places.shape) != rank:
+    if len(positions.shape) != rank:
         raise ShapeError(
             f"take_along_dim needs as many axes in both: {list(input.shape)} and "
-            f"{list(places.shape)}"
+            f"{list(positions.shape)}"
         )
-    others = broadcast_shapes(resized(input.shape, axis, 1), resized(places.shape, axis, 1))
+    others = broadcast_shapes(resized(input.shape, axis, 1), resized(positions.shape, axis, 1))
     source = stretch(input, resized(others, axis, input.shape[axis]))
-    spread = stretch(places, resized(others, axis, places.shape[axis]))
+    spread = stretch(positions, resized(others, axis, positions.shape[axis]))
     return rows.gather_along(source, wrapped(spread, input.shape[axis]), axis)
 
 
@@ -79,8 +79,8 @@ def take_along_dim(input: Node, indices: Node, dim: int | None = None) -> Node:
 def index_select(input: Node, dim: int, index: Node) -> Node:
     """The slices at `index` along an axis."""
     axis = axis_of(dim, len(input.shape))
-    places = as_vector(index, "index_select")
-    picked = to_axis(rows.gather(lined(input), (places,), (axis,)), axis)
+    indices = as_vector(index, "index_select")
+    picked = to_axis(rows.gather(lined(input), (indices,), (axis,)), axis)
     return picked if input.shape else movement.reshape(picked, ())
 
 
@@ -92,18 +92,18 @@ def take(input: Node, index: Node, *, dim: int | None = None) -> Node:
         size = lined(input).shape[axis_of(dim, len(input.shape))]
         return index_select(input, dim, wrapped(as_index(index, "take"), size))
     source = flat(input)
-    places = wrapped(as_index(index, "take"), source.shape[0])
-    return rows.gather(source, (places,), (0,))
+    indices = wrapped(as_index(index, "take"), source.shape[0])
+    return rows.gather(source, (indices,), (0,))
 
 
 @public(method=False)
 def unravel_index(indices: Node, shape: int | Sequence[int]) -> tuple[Node, ...]:
     """Places in a flattened tensor as one index per axis of its shape."""
-    places = as_index(indices, "unravel_index")
+    positions = as_index(indices, "unravel_index")
     sizes = sizes_from((shape,)) if not isinstance(shape, int) else (shape,)
     found: list[Node] = []
     for size in reversed(sizes):
-        length = full_like(places, size)
-        found.append(places % length)
-        places = places // length
+        length = full_like(positions, size)
+        found.append(positions % length)
+        positions = positions // length
     return tuple(reversed(found))

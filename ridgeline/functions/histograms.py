@@ -63,8 +63,8 @@ def histc(input: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
     part = div(mul(sub(values, low), bins), sub(high, low))
     inside = (low <= values) & (values <= high)
     safe = select(inside, part, full_like(part, 0))
-    place = minimum(cast(floor(safe), dtypes.int64), number(part.shape, bins - 1, dtypes.int64))
-    return rows.scatter(blank, cast(inside, input.dtype), (place,), (0,), "add")
+    bin_index = minimum(cast(floor(safe), dtypes.int64), number(part.shape, bins - 1, dtypes.int64))
+    return rows.scatter(blank, cast(inside, input.dtype), (bin_index,), (0,), "add")
 
 
 def _edges(values: Node, bins: int | Node, range: Sequence[float] | None) -> Node:
@@ -87,24 +87,24 @@ def _edges(values: Node, bins: int | Node, range: Sequence[float] | None) -> Nod
     return select(near, rising, falling)
 
 
-def _place(values: Node, edges: Node) -> tuple[Node, Node]:
+def _bin_of(values: Node, edges: Node) -> tuple[Node, Node]:
     """The bin of every value, and whether it lies in one; the last edge belongs to the last."""
     last = known(edges.shape[0]) - 2
     found = sub(search(edges, values, True), 1)
     ends = [stretch(drop(cut(edges, 0, at, 1), 0), values.shape) for at in (0, last + 1)]
     inside = (ends[0] <= values) & (values <= ends[1])
-    place = minimum(found, full_like(found, last))
-    return select(inside, place, full_like(place, 0)), inside
+    bin_index = minimum(found, full_like(found, last))
+    return select(inside, bin_index, full_like(bin_index, 0)), inside
 
 
 def _binned(points: Node, edges: Sequence[Node], weight: Node | None, density: bool) -> Node:
     """Counts on the grid of edges; `points` has one column per coordinate."""
     count = known(points.shape[0])
     inside = number((count,), True, dtypes.bool_)
-    places = []
+    bins = []
     for axis, own in enumerate(edges):
-        place, fits = _place(drop(cut(points, 1, axis, 1), 1), own)
-        places.append(place)
+        bin_index, fits = _bin_of(drop(cut(points, 1, axis, 1), 1), own)
+        bins.append(bin_index)
         inside = inside & fits
     shape = tuple(known(own.shape[0]) - 1 for own in edges)
     given = number((count,), 1, points.dtype) if weight is None else flat(weight)
@@ -112,7 +112,7 @@ def _binned(points: Node, edges: Sequence[Node], weight: Node | None, density: b
         raise ShapeError(f"a histogram of {count} values needs as many weights")
     taken = select(inside, given, full_like(given, 0))
     axes = tuple(index for index, _ in enumerate(shape))
-    hist = rows.scatter(number(shape, 0, points.dtype), taken, places, axes, "add")
+    hist = rows.scatter(number(shape, 0, points.dtype), taken, bins, axes, "add")
     return _density(hist, edges) if density else hist
 
 

@@ -26,10 +26,10 @@ def as_index(index: Node, what: str) -> Node:
 
 def as_vector(index: Node, what: str) -> Node:
     """An index of at most one axis, in int64 and with exactly one."""
-    places = as_index(index, what)
-    if len(places.shape) > 1:
-        raise ShapeError(f"{what} needs a vector as index, got shape {list(places.shape)}")
-    return lined(places)
+    indices = as_index(index, what)
+    if len(indices.shape) > 1:
+        raise ShapeError(f"{what} needs a vector as index, got shape {list(indices.shape)}")
+    return lined(indices)
 
 
 def wrapped(index: Node, size: Size, axis: int = 0) -> Node:

@@ -75,19 +75,19 @@ def fill_ellipsis(parts: list[Any], used: int, rank: int) -> list[Any]:
     """The index with an entry for every axis: `...` and the end filled up with whole slices."""
     if used > rank:
         raise AxisError(f"{used} indices for a tensor with {rank} axes")
-    dots = [place for place, part in enumerate(parts) if part is Ellipsis]
+    dots = [index for index, part in enumerate(parts) if part is Ellipsis]
     if len(dots) > 1:
         raise AxisError("an index can hold only one ellipsis (...)")
-    place = dots[0] if dots else len(parts)
-    return parts[:place] + [slice(None)] * (rank - used) + parts[place + 1 :]
+    expanded = dots[0] if dots else len(parts)
+    return parts[:expanded] + [slice(None)] * (rank - used) + parts[expanded + 1 :]
 
 
 def _place(part: Any, size: Size, axis: int) -> Size:
     """One place along an axis, counted from the start."""
     if isinstance(part, SizeExpr) or isinstance(size, SizeExpr):
-        place: Size = part if isinstance(part, SizeExpr) else int(part)
-        if -size <= place < size:
-            return place + size if place < 0 else place
+        number: Size = part if isinstance(part, SizeExpr) else int(part)
+        if -size <= number < size:
+            return number + size if number < 0 else number
     return checked_index(int(part), known(size), axis)
 
 
@@ -177,15 +177,15 @@ class _Picks:
         self.indices = []
         for axis, index in zip(self.axes, chosen):
             size = input.shape[axis]
-            place = wrapped(harmless(index, size, touched), size, axis)
-            self.indices.append(stretch(place, self.shape))
+            position = wrapped(harmless(index, size, touched), size, axis)
+            self.indices.append(stretch(position, self.shape))
         together = all(b == a + 1 for a, b in zip(self.axes, self.axes[1:]))
-        self.place = self.axes[0] if together and self.axes else 0
+        self.front = self.axes[0] if together and self.axes else 0
 
     @property
     def result(self) -> tuple[Size, ...]:
         """The shape of what is indexed."""
-        return (*self.rest[: self.place], *self.shape, *self.rest[self.place :])
+        return (*self.rest[: self.front], *self.shape, *self.rest[self.front :])
 
 
 def pick(input: Node, picks: Sequence[Node | None]) -> Node:
@@ -194,7 +194,7 @@ def pick(input: Node, picks: Sequence[Node | None]) -> Node:
     if not found.axes:
         return input
     gathered = rows.gather(input, found.indices, found.axes)
-    return to_axis(gathered, found.place, len(found.shape))
+    return to_axis(gathered, found.front, len(found.shape))
 
 
 @public(inplace=True)
@@ -220,7 +220,7 @@ def index_put(
             f"values of shape {list(source.shape)} do not fit into the indexed shape "
             f"{list(found.result)}"
         )
-    updates = from_axis(stretch(source, found.result), found.place, len(found.shape))
+    updates = from_axis(stretch(source, found.result), found.front, len(found.shape))
     mode = "add" if accumulate else "set"
     result = rows.scatter(input, updates, found.indices, found.axes, mode)
     return movement.reshape(result, original)

@@ -221,8 +221,8 @@ def einsum(equation: str, *operands: Node) -> Node:
         dtype = promote_types(dtype, other.dtype)
     pieces = [_one_per_label(cast(node, dtype), labels) for node, labels in zip(nodes, inputs)]
     current, labels = pieces[0]
-    for place, (other, other_labels) in enumerate(pieces[1:], 1):
-        later = {label for _, rest in pieces[place + 1 :] for label in rest} | set(output)
+    for index, (other, other_labels) in enumerate(pieces[1:], 1):
+        later = {label for _, rest in pieces[index + 1 :] for label in rest} | set(output)
         current, labels = _pairwise(current, labels, other, other_labels, later)
     gone = [i for i, label in enumerate(labels) if label not in output]
     current = sum_(current, gone)
@@ -318,9 +318,9 @@ def _without_repeated(
     return dropped, [labels[i] for i in kept]
 
 
-def _summed(node: Node, place: int) -> Node:
-    shape = tuple(1 if a == place else s for a, s in enumerate(node.shape))
-    return reshape(sum_(node, (place,)), shape)
+def _summed(node: Node, axis: int) -> Node:
+    shape = tuple(1 if a == axis else s for a, s in enumerate(node.shape))
+    return reshape(sum_(node, (axis,)), shape)
 
 
 @public(method=False)

@@ -155,8 +155,8 @@ def _check_classes(input: Node, target: Node, what: str) -> int:
 
 def _labelled(input: Node, target: Node, axis: int, ignored: int, what: str) -> Node:
     """Class indices that are checked, in the shape of the losses."""
-    places = reshape(target, input.shape[:axis] + input.shape[axis + 1 :])
-    return labels(places, known(input.shape[axis]), what, ignored)
+    positions = reshape(target, input.shape[:axis] + input.shape[axis + 1 :])
+    return labels(positions, known(input.shape[axis]), what, ignored)
 
 
 def _pick(values: Node, chosen: Node, axis: int) -> Node:
@@ -189,8 +189,8 @@ def _nll(
     smoothing: float,
 ) -> Node:
     shape = logs.shape
-    places = cast(target, dtypes.int64)
-    chosen = iota(shape, axis, dtypes.int64).eq(expand_back(places, shape, (axis,)))
+    positions = cast(target, dtypes.int64)
+    chosen = iota(shape, axis, dtypes.int64).eq(expand_back(positions, shape, (axis,)))
     weighted = logs
     if weight is not None:
         if weight.shape != (shape[axis],):
@@ -198,7 +198,7 @@ def _nll(
         per_class = broadcast(cast(weight, logs.dtype), shape, (axis,))
         weighted = logs * per_class
     losses = -_pick(weighted, chosen, axis)
-    counted = places.ne(ignore_index)
+    counted = positions.ne(ignore_index)
     zero = full_like(losses, 0)
     losses = select(counted, losses, zero)
     if weight is None:
@@ -290,6 +290,6 @@ def _probabilities(
         return reduced(losses, reduction)
     total = sum(losses)
     rows = 1
-    for place, size in enumerate(input.shape):
-        rows *= 1 if place == axis else size  # type: ignore[assignment]
+    for dim, size in enumerate(input.shape):
+        rows *= 1 if dim == axis else size  # type: ignore[assignment]
     return total / float(rows)

@@ -116,9 +116,9 @@ def matrix_norm(
     if ord in (1, -1, math.inf, -math.inf):
         summed, kept = (first, second) if ord in (1, -1) else (second, first)
         totals = reduce(abs(x), "sum", (summed,))
-        place = kept - (kept > summed)
+        axis = kept - (kept > summed)
         pick = _extreme(ord > 0, x.shape[kept] == 0)
-        return keep(reduce(totals, pick, (place,)), x.shape, axes, keepdim)
+        return keep(reduce(totals, pick, (axis,)), x.shape, axes, keepdim)
     if ord not in ("nuc", 2, -2):
         raise BadValueError(f"matrix norm of order {ord!r} is not defined")
     values = spectra.svd(movedim(x, axes, (-2, -1)))[1]
@@ -376,8 +376,8 @@ def ldl_solve(LD: Node, pivots: Node, B: Node, *, hermitian: bool = False) -> No
     """The solution of A X = B, from what `ldl_factor` gives for A."""
     lead = broadcast_shapes(LD.shape[:-2], B.shape[:-2])
     packed = stretch(LD, (*lead, *LD.shape[-2:]))
-    places = stretch(pivots, (*lead, *pivots.shape[-1:]))
-    return symmetric.ldl_solve(packed, places, stretch(B, (*lead, *B.shape[-2:])), hermitian)
+    rows = stretch(pivots, (*lead, *pivots.shape[-1:]))
+    return symmetric.ldl_solve(packed, rows, stretch(B, (*lead, *B.shape[-2:])), hermitian)
 
 
 @public(wide=True)

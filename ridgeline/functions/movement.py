@@ -281,7 +281,7 @@ def split(input: Node, split_size: int | Sequence[int], dim: int = 0) -> tuple[N
             raise ShapeError(
                 f"split sizes {sizes} do not add up to {total}, the size of axis {dim}"
             )
-    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return tuple(cut(input, axis, start, size) for start, size in zip(starts, sizes))
 
 
@@ -425,8 +425,8 @@ def _triangle(input: Node, diagonal: int, keep_lower: bool) -> Node:
     offset = column - row
     if isinstance(diagonal, int):
         diagonal = max(-(1 << 62), min(diagonal, 1 << 62))  # further off than any matrix reaches
-    place, limit = pair(offset, diagonal)
-    kept = place <= limit if keep_lower else place >= limit
+    start, limit = pair(offset, diagonal)
+    kept = start <= limit if keep_lower else start >= limit
     zero: Operand = 0
     return select(kept, input, stretch(as_node(zero, input.dtype), input.shape))
 

@@ -73,8 +73,8 @@ def _pad_by_mode(x: Node, pad: Sequence[int], mode: str) -> Node:
             f"pad {tuple(pad)} does not fit shape {list(x.shape)} in mode {mode!r}",
             help="give pairs for the last axes, not for the first",
         )
-    for place in range(len(pad) // 2):
-        x = padded(x, rank - 1 - place, pad[2 * place], pad[2 * place + 1], mode)
+    for index in range(len(pad) // 2):
+        x = padded(x, rank - 1 - index, pad[2 * index], pad[2 * index + 1], mode)
     return x
 
 
@@ -89,8 +89,8 @@ def pad(
     if len(pad) % 2 or len(pad) > 2 * rank:
         raise ShapeError(f"pad needs pairs for at most {rank} axes, got {tuple(pad)}")
     low, high = [0] * rank, [0] * rank
-    for place in range(len(pad) // 2):
-        low[rank - 1 - place], high[rank - 1 - place] = pad[2 * place], pad[2 * place + 1]
+    for index in range(len(pad) // 2):
+        low[rank - 1 - index], high[rank - 1 - index] = pad[2 * index], pad[2 * index + 1]
     result = input
     for axis in range(rank):
         if low[axis] < 0 or high[axis] < 0:

@@ -273,10 +273,10 @@ def _places(tap: Node, w: Windows) -> Node:
         within = math.prod(w.kernel[i + 1 :])
         along = tap // within % full_like(tap, w.kernel[i])  # fmt: skip
         start = iota(tap.shape, w.lead + i, dtypes.int64)
-        place = start * full_like(tap, w.steps[i])
-        place = place + along * full_like(tap, w.apart[i])
-        place = place + full_like(tap, -w.margin[i])
-        flat = place * full_like(tap, math.prod(w.sizes[i + 1 :]))
+        position = start * full_like(tap, w.steps[i])
+        position = position + along * full_like(tap, w.apart[i])
+        position = position + full_like(tap, -w.margin[i])
+        flat = position * full_like(tap, math.prod(w.sizes[i + 1 :]))
         total = flat if total is None else total + flat
     assert total is not None
     return total

@@ -81,19 +81,19 @@ def _ranked(values: Node, q: Node, interpolation: str, skip_nan: bool) -> Node:
     top = full_like(lost, size - 1)
     if skip_nan:
         top = maximum(sub(top, lost), full_like(top, 0))
-    place = mul(spread, top)
+    position = mul(spread, top)
     if not skip_nan:
-        place = select(lost > 0, top, place)
-    below = floor(place)
+        position = select(lost > 0, top, position)
+    below = floor(position)
     if interpolation == "higher":
-        below = ceil(place)
+        below = ceil(position)
     elif interpolation == "nearest":
-        below = round(place)
+        below = round(position)
     low = gather_along(values, cast(below, dtypes.int64), rank - 1)
     if interpolation not in ("linear", "midpoint"):
         return low
-    high = gather_along(values, cast(ceil(place), dtypes.int64), rank - 1)
-    weight = sub(place, below)
+    high = gather_along(values, cast(ceil(position), dtypes.int64), rank - 1)
+    weight = sub(position, below)
     if interpolation == "midpoint":
         weight = full_like(weight, 0.5)
     return add(low, mul(weight, sub(high, low)))

@@ -124,8 +124,8 @@ class Generator:
             return capture.random_blocks(self, count)
         if not 0 <= int(count) < _MOST_BLOCKS:  # before the stream moves on
             raise ShapeError(f"cannot draw so many numbers at once: {count} blocks of four")
-        seed, place = recorder.drawn(self, int(count))
-        key, offset = word(seed), word(place)
+        seed, counter = recorder.drawn(self, int(count))
+        key, offset = word(seed), word(counter)
         recorder.drew(self, int(count), key, offset)
         return key, offset
 
@@ -236,8 +236,8 @@ def standard_normal(shape: tuple[Size, ...], dtype: DType, generator: Generator 
     )
     away = log(1 - first)  # 1 - u is never 0
     radius = sqrt(away * -2.0)
-    place = iota((product(shape),), 0, dtypes.int64)
-    odd = cast(place % 2, dtypes.bool_)
+    positions = iota((product(shape),), 0, dtypes.int64)
+    odd = cast(positions % 2, dtypes.bool_)
     side = select(reshape(odd, shape), sin(angle), cos(angle))
     return cast(radius * side, dtype)
 

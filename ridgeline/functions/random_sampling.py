@@ -230,8 +230,8 @@ def _drawn_again(weights: Node, count: int, generator: Generator | None) -> Node
     start = (*([0] * (rank - 1)), _last(weights.shape[-1]))
     total = slice_(sums, start, (*weights.shape[:-1], 1), (1,) * rank)
     shape = (*weights.shape[:-1], count)
-    places = unit(shape, dtypes.float64, generator) * stretch(total, shape)
-    return searchsorted(sums, places, right=True)
+    positions = unit(shape, dtypes.float64, generator) * stretch(total, shape)
+    return searchsorted(sums, positions, right=True)
 
 
 def _last(size: Size) -> int:

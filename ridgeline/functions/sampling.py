@@ -40,14 +40,14 @@ class Sampler:
     border: str
     align: bool
 
-    def at(self, places: Sequence[Node]) -> Node:
+    def at(self, positions: Sequence[Node]) -> Node:
         """The pixels [n, c, points] at whole places [n, points], 0 outside."""
         inside: Node | None = None
         index: Node | None = None
-        for place, size in zip(places, self.sizes):
-            high = full_like(place, size - 1)
-            held = minimum(maximum(place, full_like(place, 0)), high)
-            here = held.eq(place)
+        for position, size in zip(positions, self.sizes):
+            high = full_like(position, size - 1)
+            held = minimum(maximum(position, full_like(position, 0)), high)
+            here = held.eq(position)
             inside = here if inside is None else inside & here
             whole = cast(held, dtypes.int64)
             index = whole if index is None else index * size + whole
@@ -57,24 +57,24 @@ class Sampler:
         kept = broadcast(inside, shape, (0, 2))
         return select(kept, found, full_like(found, 0))
 
-    def bounded(self, place: Node, size: int) -> Node:
+    def bounded(self, position: Node, size: int) -> Node:
         """A place brought into the image, as the border says."""
         if self.border == "zeros":
-            return place
+            return position
         if self.border == "reflection":
             low, high = (0.0, size - 1.0) if self.align else (-0.5, size - 0.5)
-            place = _reflected(place, low, high)
-        zero, top = full_like(place, 0), full_like(place, size - 1)
-        held = select(zero < place, place, zero)
+            position = _reflected(position, low, high)
+        zero, top = full_like(position, 0), full_like(position, size - 1)
+        held = select(zero < position, position, zero)
         return select(held < top, held, top)
 
 
-def _reflected(place: Node, low: float, high: float) -> Node:
+def _reflected(position: Node, low: float, high: float) -> Node:
     """A place thrown back at both ends as often as it takes."""
     span = high - low
     if span <= 0:
-        return full_like(place, 0)
-    away = abs(place + -low)
+        return full_like(position, 0)
+    away = abs(position + -low)
     rest = fmod(away, full_like(away, span))
     turns = floor(away * (1 / span))
     half = turns * 0.5
@@ -101,17 +101,17 @@ def _weighted(sampler: Sampler, taps: Sequence[Sequence[tuple[Node, Node]]]) -> 
         weight = chosen[0][1]
         for _, other in chosen[1:]:
             weight = weight * other
-        found = sampler.at([place for place, _ in chosen])
+        found = sampler.at([position for position, _ in chosen])
         part = found * _spread(weight, found)
         total = part if total is None else total + part
     assert total is not None
     return total
 
 
-def _linear(sampler: Sampler, places: Sequence[Node]) -> Node:
+def _linear(sampler: Sampler, positions: Sequence[Node]) -> Node:
     taps = []
-    for place, size in zip(places, sampler.sizes):
-        held = sampler.bounded(place, size)
+    for position, size in zip(positions, sampler.sizes):
+        held = sampler.bounded(position, size)
         low = floor(held)
         part = held - low
         one = full_like(part, 1)
@@ -119,13 +119,13 @@ def _linear(sampler: Sampler, places: Sequence[Node]) -> Node:
     return _weighted(sampler, taps)
 
 
-def _nearest(sampler: Sampler, places: Sequence[Node]) -> Node:
-    held = [sampler.bounded(p, s) for p, s in zip(places, sampler.sizes)]
-    found = sampler.at([round(place) for place in held])
+def _nearest(sampler: Sampler, positions: Sequence[Node]) -> Node:
+    held = [sampler.bounded(p, s) for p, s in zip(positions, sampler.sizes)]
+    found = sampler.at([round(position) for position in held])
     # the places have a gradient of zero, not none
     never = broadcast_scalar(constant(False, dtypes.bool_), found.shape)
-    for place in places:
-        found = select(never, _spread(place, found), found)
+    for position in positions:
+        found = select(never, _spread(position, found), found)
     return found
 
 
@@ -143,11 +143,11 @@ def _cubic_weight(distance: Node) -> Node:
     return select(distance <= 1, near, far)
 
 
-def _cubic(sampler: Sampler, places: Sequence[Node]) -> Node:
+def _cubic(sampler: Sampler, positions: Sequence[Node]) -> Node:
     taps = []
-    for place, size in zip(places, sampler.sizes):
-        low = floor(place)
-        part = place - low
+    for position, size in zip(positions, sampler.sizes):
+        low = floor(position)
+        part = position - low
         row = []
         for offset in (-1, 0, 1, 2):
             distance = abs(part + -offset)
@@ -189,11 +189,11 @@ def grid_sample(
     flat = reshape(grown(input), (*input.shape[:2], math.prod(sizes)))
     points = math.prod(known(s) for s in grid.shape[1:-1])
     rows = reshape(grown(grid), (grid.shape[0], points, spatial))
-    places = [
+    positions = [
         _pixels(drop(cut(rows, 2, spatial - 1 - i, 1), 2), size, align)
         for i, size in enumerate(sizes)
     ]
-    found = _SAMPLE[mode](Sampler(flat, sizes, padding_mode, align), places)
+    found = _SAMPLE[mode](Sampler(flat, sizes, padding_mode, align), positions)
     return cast(reshape(found, (*input.shape[:2], *grid.shape[1:-1])), input.dtype)
 
 
@@ -233,10 +233,10 @@ def affine_grid(theta: Node, size: Sequence[int], align_corners: bool | None = N
         ramp = iota(shape, i, theta.dtype)
         if align_corners:
             step = 2 / (count - 1) if count > 1 else 0.0
-            place = ramp * step + full_like(ramp, -1 if count > 1 else 0)
+            positions = ramp * step + full_like(ramp, -1 if count > 1 else 0)
         else:
-            place = ramp * (2 / count) + full_like(ramp, 1 / count - 1)
-        columns.append(reshape(place, (math.prod(shape), 1)))
+            positions = ramp * (2 / count) + full_like(ramp, 1 / count - 1)
+        columns.append(reshape(positions, (math.prod(shape), 1)))
     columns.append(broadcast_scalar(constant(1, theta.dtype), (math.prod(shape), 1)))
     base = concat(columns, 1)
     return reshape(matmul(base, transposed(theta)), (size[0], *shape, spatial))

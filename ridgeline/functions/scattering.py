@@ -44,21 +44,21 @@ def _prepared(
 ) -> tuple[Node, Node, Node, int]:
     """Base, updates, index and axis of a scatter, checked and with at least one axis each."""
     axis = axis_of(dim, len(input.shape))
-    places, base = lined(as_index(index, what)), lined(input)
+    indices, base = lined(as_index(index, what)), lined(input)
     if isinstance(src, Node) and src.shape:
         if src.dtype is not input.dtype:
             raise DTypeError(
                 f"{what}: src is {src.dtype.name} and the input {input.dtype.name}",
                 help=f"convert src with .to(ridgeline.{input.dtype.name})",
             )
-        if 0 not in places.shape:
-            check_fits(places, src, None, what, "source")
-            updates = _leading(src, places)
+        if 0 not in indices.shape:
+            check_fits(indices, src, None, what, "source")
+            updates = _leading(src, indices)
         else:
-            updates = number(places.shape, 0, input.dtype)
+            updates = number(indices.shape, 0, input.dtype)
     else:
-        updates = stretch(fitting(src, input.dtype), places.shape)
-    return base, updates, places, axis
+        updates = stretch(fitting(src, input.dtype), indices.shape)
+    return base, updates, indices, axis
 
 
 def _as_many_axes(index: Node, src: Node, what: str) -> None:
@@ -67,11 +67,11 @@ def _as_many_axes(index: Node, src: Node, what: str) -> None:
 
 
 def _scattered(input: Node, dim: int, index: Node, src: Operand, mode: str, what: str) -> Node:
-    base, updates, places, axis = _prepared(input, dim, index, src, what)
-    if 0 in places.shape:
+    base, updates, indices, axis = _prepared(input, dim, index, src, what)
+    if 0 in indices.shape:
         return input
-    check_fits(places, base, axis, what, "input")
-    return movement.reshape(rows.scatter_along(base, updates, places, axis, mode), input.shape)
+    check_fits(indices, base, axis, what, "input")
+    return movement.reshape(rows.scatter_along(base, updates, indices, axis, mode), input.shape)
 
 
 @public(inplace=True)
@@ -107,12 +107,12 @@ def scatter_reduce(
 ) -> Node:
     """The input with values of `src` joined in: "sum", "prod", "mean", "amax" or "amin"."""
     _as_many_axes(index, src, "scatter_reduce")
-    base, updates, places, axis = _prepared(input, dim, index, src, "scatter_reduce")
-    if 0 in places.shape:
+    base, updates, indices, axis = _prepared(input, dim, index, src, "scatter_reduce")
+    if 0 in indices.shape:
         return input
-    check_fits(places, base, axis, "scatter_reduce", "input")
+    check_fits(indices, base, axis, "scatter_reduce", "input")
     axes = range(len(base.shape))
-    result = joined(base, updates, rows.along(places, axis), axes, reduce, include_self)
+    result = joined(base, updates, rows.along(indices, axis), axes, reduce, include_self)
     return movement.reshape(result, input.shape)
 
 
@@ -158,38 +158,38 @@ def _identity(reduce: str, dtype: DType) -> float:
 def _slices(input: Node, dim: int, index: Node, source: Node, what: str) -> tuple[Node, Node, int]:
     """The index vector, the source's slices in front, and the axis, for the index_* functions."""
     axis = axis_of(dim, len(input.shape))
-    places = as_vector(index, what)
+    indices = as_vector(index, what)
     if source.dtype is not input.dtype:
         raise DTypeError(
             f"{what}: the source is {source.dtype.name} and the input {input.dtype.name}",
             help=f"convert the source with .to(ridgeline.{input.dtype.name})",
         )
     base, updates = lined(input), lined(source)
-    shape = tuple(places.shape[0] if a == axis else s for a, s in enumerate(base.shape))
+    shape = tuple(indices.shape[0] if a == axis else s for a, s in enumerate(base.shape))
     if updates.shape != shape:
         raise ShapeError(
             f"{what} needs a source of shape {list(shape)}, got {list(source.shape)}",
             help=f"the input is {list(input.shape)} and the index {list(index.shape)}",
         )
-    return places, from_axis(updates, axis), axis
+    return indices, from_axis(updates, axis), axis
 
 
 @public(inplace=True)
 def index_add(input: Node, dim: int, index: Node, source: Node, *, alpha: Operand = 1) -> Node:
     """The input with slices of `source` added at `index` along an axis."""
     scaled = source if isinstance(alpha, int) and alpha == 1 else mul(source, alpha)
-    places, updates, axis = _slices(input, dim, index, scaled, "index_add")
-    places = harmless(places, lined(input).shape[axis], input.shape)
-    result = rows.scatter(lined(input), updates, (places,), (axis,), "add")
+    indices, updates, axis = _slices(input, dim, index, scaled, "index_add")
+    indices = harmless(indices, lined(input).shape[axis], input.shape)
+    result = rows.scatter(lined(input), updates, (indices,), (axis,), "add")
     return movement.reshape(result, input.shape)
 
 
 @public(inplace=True)
 def index_copy(input: Node, dim: int, index: Node, source: Node) -> Node:
     """The input with slices of `source` written at `index` along an axis."""
-    places, updates, axis = _slices(input, dim, index, source, "index_copy")
-    places = harmless(places, lined(input).shape[axis], input.shape)
-    result = rows.scatter(lined(input), updates, (places,), (axis,))
+    indices, updates, axis = _slices(input, dim, index, source, "index_copy")
+    indices = harmless(indices, lined(input).shape[axis], input.shape)
+    result = rows.scatter(lined(input), updates, (indices,), (axis,))
     return movement.reshape(result, input.shape)
 
 
@@ -197,14 +197,14 @@ def index_copy(input: Node, dim: int, index: Node, source: Node) -> Node:
 def index_fill(input: Node, dim: int, index: Node, value: Operand) -> Node:
     """The input with one value at `index` along an axis."""
     axis = axis_of(dim, len(input.shape))
-    places, base = as_vector(index, "index_fill"), lined(input)
+    indices, base = as_vector(index, "index_fill"), lined(input)
     if isinstance(value, Node) and value.shape:
         raise ShapeError(f"index_fill needs one value, got shape {list(value.shape)}")
     size = base.shape[axis]
-    places = wrapped(harmless(places, size, base.shape), size, axis)
+    indices = wrapped(harmless(indices, size, base.shape), size, axis)
     # a mask, so that an index named twice counts once in the gradient of the value
     line = number((size,), False, dtypes.bool_)
-    line = rows.scatter(line, number(places.shape, True, dtypes.bool_), (places,), (0,))
+    line = rows.scatter(line, number(indices.shape, True, dtypes.bool_), (indices,), (0,))
     filled = stretch(fitting(value, input.dtype), base.shape)
     result = select(movement.broadcast(line, base.shape, (axis,)), filled, base)
     return movement.reshape(result, input.shape)
@@ -215,8 +215,8 @@ def index_reduce(
     input: Node, dim: int, index: Node, source: Node, reduce: str, *, include_self: bool = True
 ) -> Node:
     """The input with slices joined in at `index`: "prod", "mean", "amax" or "amin"."""
-    places, updates, axis = _slices(input, dim, index, source, "index_reduce")
-    result = joined(lined(input), updates, (places,), (axis,), reduce, include_self)
+    indices, updates, axis = _slices(input, dim, index, source, "index_reduce")
+    result = joined(lined(input), updates, (indices,), (axis,), reduce, include_self)
     return movement.reshape(result, input.shape)
 
 
@@ -224,16 +224,16 @@ def index_reduce(
 def put(input: Node, index: Node, source: Node, accumulate: bool = False) -> Node:
     """The input with elements written (or added) at places of its flattened form."""
     base = flat(input)
-    places = wrapped(flat(as_index(index, "put")), base.shape[0])
+    indices = wrapped(flat(as_index(index, "put")), base.shape[0])
     if source.dtype is not input.dtype:
         raise DTypeError(f"put: source is {source.dtype.name} and the input {input.dtype.name}")
     updates = flat(source)
-    if updates.shape != places.shape:
+    if updates.shape != indices.shape:
         raise ShapeError(
-            f"put needs as many values as indices, got {updates.shape[0]} and {places.shape[0]}"
+            f"put needs as many values as indices, got {updates.shape[0]} and {indices.shape[0]}"
         )
     mode = "add" if accumulate else "set"
-    return movement.reshape(rows.scatter(base, updates, (places,), (0,), mode), input.shape)
+    return movement.reshape(rows.scatter(base, updates, (indices,), (0,), mode), input.shape)
 
 
 @public(inplace=True)
@@ -249,12 +249,12 @@ def masked_scatter(input: Node, mask: Node, source: Node) -> Node:
     base, test = stretch(input, shape), stretch(mask, shape)
     chosen = flat(test)
     before = add(scan(cast(chosen, dtypes.int64), "sum", 0), -1)
-    place = select(chosen, before, full_like(before, 0))
+    position = select(chosen, before, full_like(before, 0))
     if 0 in shape:
         return base
     if 0 in source.shape:
         source = number((1,), 0, source.dtype)
-    taken = movement.reshape(rows.gather(flat(source), (place,), (0,)), shape)
+    taken = movement.reshape(rows.gather(flat(source), (position,), (0,)), shape)
     return select(test, taken, base)
 
 

@@ -44,13 +44,13 @@ def segment_reduce(
     """Each run of elements along an axis joined: "sum", "mean", "prod", "max" or "min"."""
     if reduce not in _MODES:
         raise BadValueError(f"segment_reduce knows {sorted(_MODES)}, not {reduce!r}")
-    place = axis_of(axis, len(data.shape))
-    sizes = _lengths(data, lengths, offsets, place)
+    dim = axis_of(axis, len(data.shape))
+    sizes = _lengths(data, lengths, offsets, dim)
     count = sizes.shape[-1]
-    shape = resized(data.shape, place, count)
+    shape = resized(data.shape, dim, count)
     start = number(shape, _START[reduce] if initial is None else initial, data.dtype)
-    owners = _owners(sizes, known(data.shape[place]))
-    result = _joined(start, data, owners, place, _MODES[reduce])
+    owners = _owners(sizes, known(data.shape[dim]))
+    result = _joined(start, data, owners, dim, _MODES[reduce])
     if reduce != "mean":
         return result
     lines = given_places(sizes)
@@ -103,10 +103,10 @@ def _clipped(input: Node, indices: Sequence[Node]) -> list[Node]:
     """Indices held inside their axes: outside the mask they may point anywhere."""
     held = []
     for axis, index in enumerate(indices):
-        places = as_index(index, "indexing")
-        top = full_like(places, known(input.shape[axis]) - 1)
-        low = full_like(places, -known(input.shape[axis]))
-        held.append(maximum(minimum(places, top), low))
+        positions = as_index(index, "indexing")
+        top = full_like(positions, known(input.shape[axis]) - 1)
+        low = full_like(positions, -known(input.shape[axis]))
+        held.append(maximum(minimum(positions, top), low))
     return held
 
 

@@ -34,10 +34,10 @@ def _finished(values: Node, m: int, dtype: DType | None) -> Node:
 
 def _cosines(m: int, sym: bool, weights: Sequence[float], dtype: DType | None) -> Node:
     """The sum of weights[k] * cos(2 pi k x) with alternating signs."""
-    place, steps = _ramp(m, sym)
-    total = full_like(place, 0)
+    positions, steps = _ramp(m, sym)
+    total = full_like(positions, 0)
     for k, weight in enumerate(weights):
-        turn = scale(place, 2 * math.pi * k / steps if steps else 0.0)
+        turn = scale(positions, 2 * math.pi * k / steps if steps else 0.0)
         total = total + cos(turn) * ((-1) ** k * weight)
     return _finished(total, m, dtype)
 
@@ -87,16 +87,16 @@ def nuttall(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
 @public(namespace=_SPACE, creation=True)
 def bartlett(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
     """A triangle that is 0 at both ends."""
-    place, steps = _ramp(M, sym)
-    x = scale(place, 2 / steps if steps else 0.0) + full_like(place, -1)
+    positions, steps = _ramp(M, sym)
+    x = scale(positions, 2 / steps if steps else 0.0) + full_like(positions, -1)
     return _finished(full_like(x, 1) - abs(x), M, dtype)
 
 
 @public(namespace=_SPACE, creation=True)
 def cosine(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
     """Half a period of the sine."""
-    place, steps = _ramp(M, sym)
-    middle = place + 0.5
+    positions, steps = _ramp(M, sym)
+    middle = positions + 0.5
     return _finished(sin(middle * (math.pi / max(steps + 1, 1))), M, dtype)
 
 
@@ -114,9 +114,9 @@ def exponential(
         raise BadValueError(f"exponential needs a positive tau, got {tau}")
     if sym and center is not None:
         raise BadValueError("exponential takes a center for windows that are not symmetric only")
-    place, steps = _ramp(M, sym)
+    positions, steps = _ramp(M, sym)
     middle = steps / 2 if center is None else center
-    away = abs(place + -middle)
+    away = abs(positions + -middle)
     return _finished(exp(away * (-1 / tau)), M, dtype)
 
 
@@ -125,8 +125,8 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None 
     """A bell of some width."""
     if std <= 0:
         raise BadValueError(f"gaussian needs a positive std, got {std}")
-    place, steps = _ramp(M, sym)
-    x = (place + -steps / 2) * (1 / (std * math.sqrt(2)))
+    positions, steps = _ramp(M, sym)
+    x = (positions + -steps / 2) * (1 / (std * math.sqrt(2)))
     return _finished(exp(-(x * x)), M, dtype)
 
 
@@ -135,8 +135,8 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None 
     """Kaiser's window."""
     if beta < 0:
         raise BadValueError(f"kaiser needs a beta of at least 0, got {beta}")
-    place, steps = _ramp(M, sym)
-    x = scale(place, 2 / steps if steps else 0.0) + full_like(place, -1)
+    positions, steps = _ramp(M, sym)
+    x = scale(positions, 2 / steps if steps else 0.0) + full_like(positions, -1)
     inside = full_like(x, 1) - x * x
     root = sqrt(maximum(inside, full_like(x, 0)))
     bell = special("i0", root * beta)

@@ -64,12 +64,14 @@ def topk(
     return ValuesIndices(*ordered(input, axis, largest, k))
 
 
-def _at(input: Node, dim: int, place: int, keepdim: bool) -> ValuesIndices:
+def _at(input: Node, dim: int, position: int, keepdim: bool) -> ValuesIndices:
     """The element at one place of the order along an axis."""
     axis = axis_of(dim, len(input.shape))
     if not input.shape:
         return ValuesIndices(input, constant(0, dtypes.int64))
-    values, indices = (cut(part, axis, place, 1) for part in ordered(input, axis, False, place + 1))
+    values, indices = (
+        cut(part, axis, position, 1) for part in ordered(input, axis, False, position + 1)
+    )
     if keepdim:
         return ValuesIndices(values, indices)
     return ValuesIndices(drop(values, axis), drop(indices, axis))
@@ -108,8 +110,8 @@ def _median(input: Node, dim: int | None, keepdim: bool, skip_nan: bool) -> Node
             return number((), math.nan, source.dtype)
         raise NoElementsError("the median of no elements does not exist")
     values, indices = ordered(source, axis)
-    place = _middle(source, values, axis, size, skip_nan)
-    picked = [gather_along(part, place, axis) for part in (values, indices)]
+    position = _middle(source, values, axis, size, skip_nan)
+    picked = [gather_along(part, position, axis) for part in (values, indices)]
     if not keepdim or whole:
         picked = [drop(part, axis) for part in picked]
     if whole:
@@ -159,8 +161,8 @@ def mode(input: Node, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     fresh = values.ne(before) | steps.eq(0)
     start, _ = extreme_scan(select(fresh, steps, full_like(steps, 0)), "max", axis)
     run = steps - start  # how many equal ones came before
-    _, place = reduce.arg_reduce(run, "argmax", axis)
-    spot = movement.reshape(place, resized(input.shape, axis, 1))
+    _, position = reduce.arg_reduce(run, "argmax", axis)
+    spot = movement.reshape(position, resized(input.shape, axis, 1))
     picked = [gather_along(part, spot, axis) for part in (values, indices)]
     if not keepdim:
         picked = [drop(part, axis) for part in picked]

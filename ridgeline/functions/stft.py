@@ -136,10 +136,10 @@ def _overlapped(frames: Node, hop: int) -> Node:
     batch, number, width = frames.shape
     grid: tuple[Size, ...] = (number, width)
     starts, inside = (iota(grid, axis, dtypes.int64) for axis in (0, 1))
-    places = mul(starts, full_like(starts, hop)) + inside
+    positions = mul(starts, full_like(starts, hop)) + inside
     length = width + hop * (number - 1)
     blank = broadcast_scalar(constant(0, frames.dtype), (length, batch))
-    added = scatter(blank, permute(frames, (1, 2, 0)), (places,), (0,), "add")
+    added = scatter(blank, permute(frames, (1, 2, 0)), (positions,), (0,), "add")
     return permute(added, (1, 0))
 
 

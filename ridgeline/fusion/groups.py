@@ -377,9 +377,9 @@ class Fuser:
 
     def _too_early(self, inside: set[Node]) -> bool:
         """True where a copy for late readers would be made before the first reader's turn."""
-        places = [self.position[v] for v in inside if v not in self.values.late]
+        positions = [self.position[v] for v in inside if v not in self.values.late]
         turns = [self.position[self.values.late[v]] for v in inside if v in self.values.late]
-        return bool(places and turns) and min(places) < max(turns)
+        return bool(positions and turns) and min(positions) < max(turns)
 
     def _refuse(
         self,

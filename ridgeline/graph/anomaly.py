@@ -74,12 +74,12 @@ class Anomaly:
         return False
 
     def _error(self, node: Node) -> AnomalyError:
-        kind, places = self._bad[node], origins_of(node)
+        kind, lines = self._bad[node], origins_of(node)
         what = f"{node.op.name} giving {node.types[0]} made {kind} in the {self.phase} pass"
         if not node.inputs:
             what = f"a tensor {node.types[0]} holds {kind} before the {self.phase} pass uses it"
         note = ""
-        if places:
-            source = f": {places[0].source}" if places[0].source else ""
-            note = f"at {places[0]}{source}"
+        if lines:
+            source = f": {lines[0].source}" if lines[0].source else ""
+            note = f"at {lines[0]}{source}"
         return AnomalyError(what, note=note, help="look at what goes into this op")

@@ -30,11 +30,11 @@ def _computed(current: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
     except RidgelineError:
         raise
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        place = describe(current)
+        line = describe(current)
         raise ComputeError(
             f"{current.op.name} giving {current.types[0]} cannot be computed: "
             f"{error or type(error).__name__}",
-            note=f"made at {place}" if place else "",
+            note=f"made at {line}" if line else "",
         ) from error
 
 

@@ -43,8 +43,8 @@ class TensorType:
     device: str = "cpu"
 
     def __repr__(self) -> str:
-        place = "" if self.device == "cpu" else f" on {self.device}"
-        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{place}"
+        suffix = "" if self.device == "cpu" else f" on {self.device}"
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{suffix}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,8 +51,8 @@ class Origin:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        place = f"{short_path(self.file)}:{self.line}"
-        return f"{place} in {self.module_path}" if self.module_path else place
+        line = f"{short_path(self.file)}:{self.line}"
+        return f"{line} in {self.module_path}" if self.module_path else line
 
 
 def short_path(file: str) -> str:

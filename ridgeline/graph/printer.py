@@ -46,8 +46,8 @@ def format_node(node: Node, number: dict[Node, int], *, origins: bool = True) ->
     text += f" {operands}" if operands else ""
     text += f" [{details}]" if details else ""
     text += " : " + ", ".join(map(repr, node.types))
-    place = describe(node) if origins else ""
-    return f"{text:<72}  {place}" if place else text
+    line = describe(node) if origins else ""
+    return f"{text:<72}  {line}" if line else text
 
 
 def format_graph(roots: Sequence[Node], *, origins: bool = True, at_most: int | None = None) -> str:

@@ -71,10 +71,10 @@ class Batching:
         if not any(batched):
             return Batched((current,), False)
         if current.op.batch is None:
-            place = describe(current)
+            line = describe(current)
             raise BatchingError(
                 f"{current.op.name} has no batching rule",
-                note=f"it was made at {place}" if place else "",
+                note=f"it was made at {line}" if line else "",
             )
         outputs = current.op.batch(current, [part.outputs[0] for part in inputs], batched, self)
         for output in outputs:

@@ -56,9 +56,9 @@ def verify_step(before: Graph, after: Graph) -> None:
 
 def _verify_node(node: Node) -> None:
     if node.op is PROJ:
-        (source,), place = node.inputs, node.attrs.output
-        require(0 <= place < len(source.types), "a projection is of an output", node)
-        require(node.types == (source.types[place],), "a projection has its type", node)
+        (source,), output = node.inputs, node.attrs.output
+        require(0 <= output < len(source.types), "a projection is of an output", node)
+        require(node.types == (source.types[output],), "a projection has its type", node)
         return
     several = [operand for operand in node.inputs if len(operand.types) != 1]
     require(not several, "an operand is one value", node, *several)

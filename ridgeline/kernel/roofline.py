@@ -52,13 +52,13 @@ class KernelRoofline:
     __repr__ = __str__
 
 
-def ceilings_of(place: str, lowered: Lowered) -> tuple[float, float]:
+def ceilings_of(device_name: str, lowered: Lowered) -> tuple[float, float]:
     """Bytes and operations per second that a device was measured to do."""
-    if place == CPU:
+    if device_name == CPU:
         limits = ceilings()
         wide = any(b.dtype is float64 for b in lowered.kernel.params)
         return limits.copy_bandwidth, limits.fma_float64 if wide else limits.fma_float32
     from ridgeline.runtime.cuda.ceilings import ceilings as of_gpu
 
-    found = of_gpu(device(place).index or 0)
+    found = of_gpu(device(device_name).index or 0)
     return found.copy_bandwidth, found.fma_float32

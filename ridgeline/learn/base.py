@@ -98,10 +98,10 @@ def classes_of(y: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct labels in order, and for each sample the place of its label."""
     if y.ndim != 1:
         raise ShapeError(f"labels have one axis, not shape {list(y.shape)}")
-    kinds, places = unique(y, return_inverse=True)
+    kinds, indices = unique(y, return_inverse=True)
     if kinds.shape[0] < 2:
         raise BadValueError("a classifier needs samples of at least two classes")
-    return kinds, places
+    return kinds, indices
 
 
 class ClassifierMixin:

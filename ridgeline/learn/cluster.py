@@ -135,11 +135,11 @@ def _plus_plus(x: Tensor, count: int, stream: RandomStream) -> Tensor:
     while len(chosen) < count:
         ends = np.cumsum(as_array(nearest.to(dtypes.float64)))
         drawn = np.searchsorted(ends, stream.uniform(0.0, float(ends[-1]), tries), side="right")
-        places = np.minimum(drawn, x.shape[0] - 1)
-        candidates = squared_distances(x, x[tensor(places)]).minimum(nearest[:, None])
+        indices = np.minimum(drawn, x.shape[0] - 1)
+        candidates = squared_distances(x, x[tensor(indices)]).minimum(nearest[:, None])
         best = int(candidates.sum(0).argmin())
         nearest = candidates[:, best]
-        chosen.append(int(places[best]))
+        chosen.append(int(indices[best]))
     return x[tensor(np.array(chosen))]
 
 

@@ -99,9 +99,9 @@ class LogisticRegression(Estimator, ClassifierMixin):
         if not self.C > 0:
             raise BadValueError(f"C must be above 0, not {self.C}")
         x = matrix(X)
-        self.classes_, places = classes_of(paired(x, y))
+        self.classes_, indices = classes_of(paired(x, y))
         rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-        targets = places.to(x.dtype) if rows == 1 else places
+        targets = indices.to(x.dtype) if rows == 1 else indices
         weights = zeros(rows, x.shape[1] + 1, dtype=x.dtype).requires_grad_()
         penalty = 1 / (2 * self.C * x.shape[0])
         intercept = float(self.fit_intercept)
@@ -157,5 +157,5 @@ class LogisticRegression(Estimator, ClassifierMixin):
         """The most probable class of each sample."""
         scores = self.decision_function(X)
         with no_grad():
-            places = scores.argmax(1) if scores.ndim == 2 else (scores > 0).to(int64)
-            return self.classes_[places]
+            indices = scores.argmax(1) if scores.ndim == 2 else (scores > 0).to(int64)
+            return self.classes_[indices]

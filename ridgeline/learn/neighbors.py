@@ -61,8 +61,8 @@ class NearestNeighbors(Estimator):
             self._nearest(queries[start : start + rows], start if own else None, count)
             for start in range(0, queries.shape[0], rows)
         ]
-        distances, places = (cat(list(parts), 0) for parts in zip(*found))
-        return (distances, places) if return_distance else places
+        distances, indices = (cat(list(parts), 0) for parts in zip(*found))
+        return (distances, indices) if return_distance else indices
 
     def _nearest(self, queries: Tensor, start: int | None, count: int) -> tuple[Tensor, Tensor]:
         with no_grad():
@@ -71,8 +71,8 @@ class NearestNeighbors(Estimator):
                 own = arange(queries.shape[0])[:, None] + start
                 itself = own == arange(self._samples.shape[0])
                 distances = distances.masked_fill(itself, float("inf"))
-            near, places = distances.topk(count, 1, largest=False)
-            return near, places
+            near, indices = distances.topk(count, 1, largest=False)
+            return near, indices
 
     def _distances(self, queries: Tensor) -> Tensor:
         if self.metric == "euclidean":
@@ -96,14 +96,14 @@ class _Voting(NearestNeighbors):
         """The weight of each neighbour, and the neighbours' places."""
         if self.weights not in ("uniform", "distance"):
             raise BadValueError(f"weights is 'uniform' or 'distance', not {self.weights!r}")
-        distances, places = self.kneighbors(X)
+        distances, indices = self.kneighbors(X)
         with no_grad():
             if self.weights == "uniform":
-                return zeros(*distances.shape, dtype=distances.dtype) + 1, places
+                return zeros(*distances.shape, dtype=distances.dtype) + 1, indices
             same = (distances == 0).to(distances.dtype)
             exact = same.sum(1, keepdim=True) > 0  # such neighbours decide alone
             inverse = 1 / (distances + same)
-            return same * exact + inverse * (~exact), places
+            return same * exact + inverse * (~exact), indices
 
 
 class KNeighborsClassifier(ClassifierMixin, _Voting):
@@ -117,9 +117,9 @@ class KNeighborsClassifier(ClassifierMixin, _Voting):
 
     def predict_proba(self, X: Any) -> Tensor:
         """The share of votes of each class."""
-        votes, places = self._votes(X)
+        votes, indices = self._votes(X)
         with no_grad():
-            ballots = one_hot(self._kinds[places], len(self.classes_)).to(votes.dtype)
+            ballots = one_hot(self._kinds[indices], len(self.classes_)).to(votes.dtype)
             totals = (votes[:, :, None] * ballots).sum(1)
             return totals / totals.sum(1, keepdim=True)
 
@@ -139,8 +139,8 @@ class KNeighborsRegressor(RegressorMixin, _Voting):
 
     def predict(self, X: Any) -> Tensor:
         """The weighted mean of the neighbours' targets."""
-        votes, places = self._votes(X)
+        votes, indices = self._votes(X)
         with no_grad():
-            near = self._targets[places]
+            near = self._targets[indices]
             weights = votes.reshape(*votes.shape, *[1] * (near.ndim - 2))
             return (near * weights).sum(1) / weights.sum(1)

@@ -151,8 +151,8 @@ def _variables(index: tuple[Expr, ...]) -> frozenset[str]:
 def stride(buffer: Buffer, index: tuple[Expr, ...], variable: str) -> int | None:
     """Elements that an access moves per step of a variable; None if that is not one number."""
     linear: Expr = ir.index(0)
-    for size, place in zip(buffer.shape, index):
-        linear = linear * size + place
+    for size, coordinate in zip(buffer.shape, index):
+        linear = linear * size + coordinate
     form = affine(linear)
     return None if form is None else form.strides.get(variable, 0)
 

@@ -123,14 +123,14 @@ class _Check:
         found = self.buffers.get(buffer.name)
         require(found == buffer, "memory is in scope where it is used", buffer, found)
         require(len(index) == len(buffer.shape), "an index has an entry an axis", buffer, index)
-        for place, length in zip(index, buffer.shape):
-            require(place.dtype.kind in ("int", "uint"), "an index is an integer", place)
+        for coordinate, length in zip(index, buffer.shape):
+            require(coordinate.dtype.kind in ("int", "uint"), "an index is an integer", coordinate)
             if not domain.guards and isinstance(length, ir.Const):
-                self._inside(buffer, place, int(length.value), domain)
+                self._inside(buffer, coordinate, int(length.value), domain)
 
-    def _inside(self, buffer: ir.Buffer, place: ir.Expr, length: int, domain: Domain) -> None:
+    def _inside(self, buffer: ir.Buffer, coordinate: ir.Expr, length: int, domain: Domain) -> None:
         """Without guards, the bounds of an affine index over plain loops are exact."""
-        form = affine(place)
+        form = affine(coordinate)
         extents = dict(domain.loops)
         if form is None or any(not isinstance(e, ir.Const) for e in extents.values()):
             return
@@ -140,7 +140,9 @@ class _Check:
             return
         last = {name: int(e.value) - 1 for name, e in extents.items() if isinstance(e, ir.Const)}
         low, high = form.interval(lambda name: (0, last[name]))
-        require(low >= 0 and high < length, "an index stays in bounds", buffer, place, low, high)
+        require(
+            low >= 0 and high < length, "an index stays in bounds", buffer, coordinate, low, high
+        )
 
     def _single_writer(
         self, buffer: ir.Buffer, index: tuple[ir.Expr, ...], domain: Domain, kinds: tuple[str, ...]

@@ -128,16 +128,16 @@ def _chosen(
     scores = model.step(padded, tensor(0), tensor(length - 1), cache, skipped)
     finished = np.zeros(batch, bool)
     last = length + count - 1
-    for place in range(length, last + 1):
+    for length_so_far in range(length, last + 1):
         token = pick(scores, temperature, top_k, top_p, generator).to(dtype=prompt.dtype)
         if eos is not None:
             values = np.where(finished, eos, token.cpu().numpy())
             finished |= values == eos
             token = tensor(values, dtype=prompt.dtype, device=home)
         yield token
-        if place == last or finished.all():
+        if length_so_far == last or finished.all():
             return
-        scores = model.step(token.unsqueeze(-1), tensor(place), tensor(0), cache, skipped)
+        scores = model.step(token.unsqueeze(-1), tensor(length_so_far), tensor(0), cache, skipped)
 
 
 def _rounded(length: int, context: int) -> int:

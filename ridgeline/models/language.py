@@ -71,13 +71,13 @@ class LanguageModel(DescribedModel):
         if length > self.context:
             raise ShapeError(f"{length} tokens are more than the model's {self.context} positions")
         columns = arange(length)
-        places = columns
+        positions = columns
         if mask is not None and self.parts.counted:
-            places = ((mask != 0).cumsum(1) - 1).clamp(min=-self.parts.position_offset)
-            places = places * (mask != 0) - (mask == 0) * 1
+            positions = ((mask != 0).cumsum(1) - 1).clamp(min=-self.parts.position_offset)
+            positions = positions * (mask != 0) - (mask == 0) * 1
         counts = None if mask is None else (mask != 0)[:, None, None, :]
-        what = self._passes(columns, int(length), places, counts, cached=False)
-        hidden = self._hidden(tokens, places, what, [None] * len(self.blocks))
+        what = self._passes(columns, int(length), positions, counts, cached=False)
+        hidden = self._hidden(tokens, positions, what, [None] * len(self.blocks))
         if self.form == "states":
             return hidden
         if self.form == "words":
@@ -85,7 +85,7 @@ class LanguageModel(DescribedModel):
         found: Tensor = self.classifier(hidden)
         return found if self.form == "token classes" else _last(found, tokens, self._pad)
 
-    def embedded(self, tokens: Tensor, places: Tensor) -> Tensor:
+    def embedded(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """What goes into the first block."""
         x: Tensor = self.tokens(tokens)
         if self.project_in is not None:
@@ -93,7 +93,7 @@ class LanguageModel(DescribedModel):
         if self.parts.embedding_scale != 1.0:
             x = x * tensor(self.parts.embedding_scale, dtype=x.dtype, device=x.device)
         if self.parts.positions == "learned":
-            x = x + self.positions(places + self.parts.position_offset)
+            x = x + self.positions(positions + self.parts.position_offset)
         result: Tensor = self.drop(x if self.embedding_norm is None else self.embedding_norm(x))
         return result
 
@@ -110,25 +110,25 @@ class LanguageModel(DescribedModel):
         return found
 
     def _hidden(
-        self, tokens: Tensor, places: Tensor, what: dict[Kind, Pass], cache: Cache | list[None]
+        self, tokens: Tensor, positions: Tensor, what: dict[Kind, Pass], cache: Cache | list[None]
     ) -> Tensor:
-        x = self.embedded(tokens, places)
+        x = self.embedded(tokens, positions)
         for block, kind, past in zip(self.blocks, self._kinds, cache):
             x = block(x, what[kind], past)
         return x if self.norm is None else self.norm(x)
 
     def _passes(
-        self, rows: Tensor, columns: int, places: Tensor, counts: Tensor | None, cached: bool
+        self, rows: Tensor, columns: int, positions: Tensor, counts: Tensor | None, cached: bool
     ) -> dict[Kind, Pass]:
         """For each kind of layer, what it is told: tokens in `rows` see some of the `columns`.
 
-        `places` are the tokens' positions in their texts; `counts` says which columns hold any.
+        `positions` are the tokens' positions in their texts; `counts` says which columns hold any.
         """
         made = {}
         for window, rotary in dict.fromkeys(self._kinds):
             turn = None
             if rotary is not None:
-                turn = rotation(places, self._frequencies(rotary, columns), rotary)
+                turn = rotation(positions, self._frequencies(rotary, columns), rotary)
             whole = window is None or window >= columns
             plain = whole and not cached and counts is None and self.parts.positions != "alibi"
             mask = None if plain else self._mask(rows, columns, None if whole else window, counts)
@@ -180,13 +180,13 @@ class LanguageModel(DescribedModel):
         `skipped` [batch] says with how much.
         """
         with no_grad():
-            places = arange(tokens.shape[1]) + start
-            own = places if skipped is None else (places - skipped.unsqueeze(-1)).clamp(min=0)
+            positions = arange(tokens.shape[1]) + start
+            own = positions if skipped is None else (positions - skipped.unsqueeze(-1)).clamp(min=0)
             capacity = int(cache[0].keys.shape[2])
             counts = None
             if skipped is not None:
                 counts = arange(capacity) >= skipped.reshape((-1, 1, 1, 1))
-            what = self._passes(places, capacity, own, counts, cached=True)
+            what = self._passes(positions, capacity, own, counts, cached=True)
             hidden = self._hidden(tokens, own, what, cache)
             return self.scores(hidden.index_select(1, last.reshape((1,))))[:, 0]
 
@@ -195,5 +195,5 @@ def _last(found: Tensor, tokens: Tensor, pad: int | None) -> Tensor:
     """The row of each text's last token that is no padding."""
     if pad is None:
         return found[:, -1]
-    places = (arange(tokens.shape[1]) * (tokens != pad)).argmax(-1)
-    return found.gather(1, places[:, None, None].expand((-1, 1, found.shape[-1])))[:, 0]
+    positions = (arange(tokens.shape[1]) * (tokens != pad)).argmax(-1)
+    return found.gather(1, positions[:, None, None].expand((-1, 1, found.shape[-1])))[:, 0]

@@ -147,10 +147,10 @@ class Mamba(DescribedModel):
         rows may begin with padding, `skipped` [batch].
         """
         with no_grad():
-            places = arange(tokens.shape[1])
-            active = (places <= last).unsqueeze(0)
+            positions = arange(tokens.shape[1])
+            active = (positions <= last).unsqueeze(0)
             if skipped is not None:
-                active = active & (places + start >= skipped.unsqueeze(-1))
+                active = active & (positions + start >= skipped.unsqueeze(-1))
             counts = active.unsqueeze(-1).to(dtype=self.tokens.weight.dtype)
             hidden = self._hidden(tokens, counts, last.reshape((1,)), cache)
             return self.scores(hidden.index_select(1, last.reshape((1,))))[:, 0]

@@ -38,11 +38,11 @@ class Rotation(NamedTuple):
         return found if rest is None else cat([found, rest], -1)
 
 
-def rotation(places: Tensor, turns: Tensor, rotary: Rotary) -> Rotation:
+def rotation(positions: Tensor, turns: Tensor, rotary: Rotary) -> Rotation:
     """The rotation of tokens at positions [length], or [batch, length] where rows differ."""
-    angles = places.to(dtype=turns.dtype).unsqueeze(-1) * turns
+    angles = positions.to(dtype=turns.dtype).unsqueeze(-1) * turns
     pair = stack([angles, angles], -1).flatten(-2) if rotary.interleaved else cat([angles] * 2, -1)
-    if places.dim() == 2:
+    if positions.dim() == 2:
         pair = pair.unsqueeze(1)  # all heads alike
     cosines, sines = pair.cos(), pair.sin()
     if rotary.amplitude != 1.0:
@@ -81,8 +81,8 @@ def _ramp(rotary: Rotary) -> Turns:
     if rotary.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, rotary.size - 1)
-    places = np.arange(rotary.size // 2, dtype=np.float32)
-    ramp: Turns = np.clip((places - low) / (high - low or 0.001), 0, 1).astype(np.float32)
+    positions = np.arange(rotary.size // 2, dtype=np.float32)
+    ramp: Turns = np.clip((positions - low) / (high - low or 0.001), 0, 1).astype(np.float32)
     return ramp
 
 

@@ -47,20 +47,20 @@ class Stack(nn.Module):
         return x
 
     def forward(
-        self, x: Tensor, places: Tensor, mask: Tensor | None, columns: int,
+        self, x: Tensor, positions: Tensor, mask: Tensor | None, columns: int,
         cache: Cache | None = None, cross: list[Any] | None = None,
     ) -> Tensor:  # fmt: skip
-        """Hidden states of embedded tokens at `places`; a mask is added to the scores."""
+        """Hidden states of embedded tokens at `positions`; a mask is added to the scores."""
         own = self.parts
         if own.positions == "learned":
-            x = x + self.positions(places + own.position_offset)
+            x = x + self.positions(positions + own.position_offset)
         if own.positions == "sinusoidal":
-            x = x + self.waves[places].to(dtype=x.dtype)
+            x = x + self.waves[positions].to(dtype=x.dtype)
         x = self.drop(x if self.embedding_norm is None else self.embedding_norm(x))
         if self.bias is not None:
-            bias = self.bias(places, columns)
+            bias = self.bias(positions, columns)
             mask = bias if mask is None else mask + bias
-        what = Pass(mask=mask, places=places)
+        what = Pass(mask=mask, positions=positions)
         for n, block in enumerate(self.blocks):
             past, other = None if cache is None else cache[n], () if cross is None else cross[n]
             x = block(x, what, past, *other)
@@ -104,11 +104,11 @@ class EncoderDecoder(DescribedModel):
             return states
         if tokens is None:
             raise ShapeError("a model that decodes is given the tokens so far, [batch, length]")
-        places = arange(tokens.shape[1])
-        visible = seen(places <= places.unsqueeze(-1))
+        positions = arange(tokens.shape[1])
+        visible = seen(positions <= positions.unsqueeze(-1))
         cross = self.crossed(states, mask)
         x = self._embedded(tokens)
-        hidden: Tensor = self.decoder(x, places, visible, int(tokens.shape[1]), None, cross)
+        hidden: Tensor = self.decoder(x, positions, visible, int(tokens.shape[1]), None, cross)
         return hidden if self.form == "states" else self.scores(hidden)
 
     def encoded(self, source: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -151,13 +151,13 @@ class EncoderDecoder(DescribedModel):
         return cache
 
     @jit
-    def step(self, token: Tensor, place: Tensor, cache: Cache, cross: list[Any]) -> Tensor:
+    def step(self, token: Tensor, position: Tensor, cache: Cache, cross: list[Any]) -> Tensor:
         """Take in one token [batch] at a position, and score what follows."""
         with no_grad():
-            places, capacity = place.reshape((1,)), int(cache[0].keys.shape[2])
-            visible = seen(arange(capacity) <= places.unsqueeze(-1))
+            positions, capacity = position.reshape((1,)), int(cache[0].keys.shape[2])
+            visible = seen(arange(capacity) <= positions.unsqueeze(-1))
             x = self._embedded(token.unsqueeze(-1))
-            hidden = self.decoder(x, places, visible, capacity, cache, cross)
+            hidden = self.decoder(x, positions, visible, capacity, cache, cross)
             return self.scores(hidden)[:, 0]
 
     def generate(
@@ -171,8 +171,8 @@ class EncoderDecoder(DescribedModel):
         cache = self.new_cache(batch, min(self.context, max_new_tokens + 1))
         token = full((batch,), self.start, dtype=int64, device=source.device)
         columns, finished = [token], np.zeros(batch, bool)
-        for place in range(max_new_tokens):
-            token = argmax(self.step(token, tensor(place), cache, cross), -1)
+        for index in range(max_new_tokens):
+            token = argmax(self.step(token, tensor(index), cache, cross), -1)
             if eos is not None:
                 values = np.where(finished, eos, token.cpu().numpy())
                 finished |= values == eos

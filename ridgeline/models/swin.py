@@ -60,8 +60,8 @@ def _distances(window: int) -> Any:
 
 def _apart(side: int, window: int, shift: int) -> Any:
     """What is added to scores inside each window, [windows, places, places]."""
-    places = np.arange(side)
-    region = (places >= side - window).astype(int) + (places >= side - shift)
+    positions = np.arange(side)
+    region = (positions >= side - window).astype(int) + (positions >= side - shift)
     whole = region[:, None] * 3 + region
     count = side // window
     parts = whole.reshape(count, window, count, window).swapaxes(1, 2).reshape(count * count, -1)
@@ -106,8 +106,8 @@ class Swin(DescribedModel):
             ratio = c.real("mlp_ratio", 4.0)
             own = replace(parts, width=wide, heads=count, inner=int(ratio * wide))
             stage.blocks = nn.ModuleList(Block(own) for _ in range(depth))
-            for place, block in enumerate(stage.blocks):
-                block.attention = WindowAttention(own, window, place % 2 * (window // 2))
+            for index, block in enumerate(stage.blocks):
+                block.attention = WindowAttention(own, window, index % 2 * (window // 2))
             last = number == len(depths) - 1
             stage.merging = None if last else Merging(own)
             stages.append(stage)

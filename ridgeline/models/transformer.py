@@ -41,7 +41,7 @@ class Pass:
 
     causal: bool = False  # each token sees itself and those before it
     mask: Tensor | None = None  # added to the scores
-    places: Tensor | None = None  # the tokens' positions in the caches
+    positions: Tensor | None = None  # the tokens' positions in the caches
     rotation: Rotation | None = None
 
 
@@ -175,8 +175,8 @@ class Mixing(nn.Module):
         if self.softcap is not None:
             scores = tanh(scores / self.softcap) * self.softcap
         if what.causal:
-            places = arange(q.shape[2])
-            mask = seen(places <= places.unsqueeze(-1))
+            positions = arange(q.shape[2])
+            mask = seen(positions <= positions.unsqueeze(-1))
         if mask is not None:
             scores = scores + mask
         if self.sinks is not None:  # one more column, that gives nothing
@@ -196,9 +196,9 @@ def kept(k: Tensor, v: Tensor, what: Pass, past: Past | None) -> tuple[Tensor, T
     """Keys and values of these tokens, or of all so far where they are kept."""
     if past is None:
         return k, v
-    assert what.places is not None
-    past.keys.index_copy_(2, what.places, k)
-    past.values.index_copy_(2, what.places, v)
+    assert what.positions is not None
+    past.keys.index_copy_(2, what.positions, k)
+    past.values.index_copy_(2, what.positions, v)
     return past.keys, past.values
 
 

@@ -134,11 +134,11 @@ class ReadsText(nn.Module):
 
     def read(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Hidden states, and the one that stands for the text."""
-        places = arange(tokens.shape[1])
-        x = self.tokens(tokens) + self.positions(places)
+        positions = arange(tokens.shape[1])
+        x = self.tokens(tokens) + self.positions(positions)
         visible = None if mask is None else (mask != 0)[:, None, None, :]
         if self.causal:
-            before = places <= places.unsqueeze(-1)
+            before = positions <= positions.unsqueeze(-1)
             visible = before if visible is None else before & visible
         what = Pass(mask=None if visible is None else seen(visible))
         for block in self.blocks:

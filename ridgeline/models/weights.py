@@ -55,18 +55,18 @@ def _unpickled(path: Path) -> Arrays:
 
 
 def _sharded(index: Path, read: Callable[[Path], Arrays]) -> Arrays:
-    places = read_json(index).get("weight_map")
-    if not isinstance(places, dict):
+    file_of = read_json(index).get("weight_map")
+    if not isinstance(file_of, dict):
         raise InputFileError(f"{index} has no weight_map")
-    names = set(map(str, places.values()))
+    names = set(map(str, file_of.values()))
     for name in names:
         if Path(name).name != name or not name.isprintable():
             raise InputFileError(f"{index} names {name!r:.60}, which is no file beside it")
     files = {name: read(index.parent / name) for name in sorted(names)}
-    absent = [f"{name} in {file}" for name, file in places.items() if name not in files[file]]
+    absent = [f"{name} in {file}" for name, file in file_of.items() if name not in files[file]]
     if absent:
         raise InputFileError(f"{index} names tensors that are not there: {absent[:3]}")
-    return {name: files[file][name] for name, file in places.items()}
+    return {name: files[file][name] for name, file in file_of.items()}
 
 
 def write_weights(
@@ -91,7 +91,7 @@ def write_weights(
         (folder / INDEX).unlink(missing_ok=True)
         return
     total = sum(array.nbytes for arrays in shards for array in arrays.values())
-    places = {key: name for name, arrays in zip(names, shards) for key in arrays}
-    index = {"metadata": {"total_size": total}, "weight_map": places}
+    file_of = {key: name for name, arrays in zip(names, shards) for key in arrays}
+    index = {"metadata": {"total_size": total}, "weight_map": file_of}
     write_atomic(folder / INDEX, json.dumps(index, indent=2).encode())
     (folder / WEIGHTS).unlink(missing_ok=True)

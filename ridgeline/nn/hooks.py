@@ -104,7 +104,7 @@ class _Gate(Function):
 
 def _through(watch: Callable[[Gradients], Gradients], values: tuple[Any, ...]) -> Any:
     """The values, tensors among them passed through a gate."""
-    places = [n for n, v in enumerate(values) if isinstance(v, Tensor)]
-    passed = _Gate.apply(watch, *(values[n] for n in places))
-    found = dict(zip(places, passed if isinstance(passed, tuple) else (passed,)))
+    indices = [n for n, v in enumerate(values) if isinstance(v, Tensor)]
+    passed = _Gate.apply(watch, *(values[n] for n in indices))
+    found = dict(zip(indices, passed if isinstance(passed, tuple) else (passed,)))
     return tuple(found.get(n, value) for n, value in enumerate(values))

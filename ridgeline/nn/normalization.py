@@ -317,8 +317,8 @@ class CrossMapLRN2d(LocalResponseNorm):
         square = input * input
         padded = pad(square, (0, 0, 0, 0, reach, reach))
         total = padded.narrow(1, 0, channels)
-        for place in range(1, 2 * reach + 1):
-            total = total + padded.narrow(1, place, channels)
+        for shift in range(1, 2 * reach + 1):
+            total = total + padded.narrow(1, shift, channels)
         passed = arange(channels).reshape((-1, 1, 1)) > reach
         total = total + choose(passed, square.narrow(1, 0, 1), 0.0)
         return input / (total * (self.alpha / self.size) + self.k) ** self.beta

@@ -133,8 +133,8 @@ def _infer(types: Sequence[TensorType], rule: Rule) -> tuple[TensorType, ...]:
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     rule: Rule = current.attrs
-    place = describe(current)
-    rule.check(np.asarray(inputs[0]), f"recorded at {place}" if place else "")
+    line = describe(current)
+    rule.check(np.asarray(inputs[0]), f"recorded at {line}" if line else "")
     return (inputs[0],)
 
 

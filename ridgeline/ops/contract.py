@@ -190,8 +190,8 @@ def _solved(
             continue
         extents.append(size)
         output.append(len(extents) - 1)
-        place = _pivot(index_map, attrs, own, other)
-        ct, ct_maps[place] = _solve(ct, place, index_map, attrs, len(extents) - 1, size)
+        pivot = _pivot(index_map, attrs, own, other)
+        ct, ct_maps[pivot] = _solve(ct, pivot, index_map, attrs, len(extents) - 1, size)
     remaining = _renumber(output, ct_maps, other)
     new = {old: i for i, old in enumerate(remaining)}
     solved = ContractAttrs(
@@ -219,19 +219,19 @@ def _pivot(
 
 
 def _solve(
-    ct: Node, place: int, index_map: AxisMap, attrs: ContractAttrs, fresh: int, size: Size
+    ct: Node, axis: int, index_map: AxisMap, attrs: ContractAttrs, fresh: int, size: Size
 ) -> tuple[Node, AxisMap]:
     """Pad the output gradient along `place` so that an operand's index addresses it.
 
     q = step*o + rest gives position q - rest in the gradient spread out by `step`.
     """
-    pivot = attrs.output[place]
+    pivot = attrs.output[axis]
     step = dict(index_map.terms)[pivot]
-    rank, length, size = len(ct.shape), int(ct.shape[place]), int(size)
+    rank, length, size = len(ct.shape), int(ct.shape[axis]), int(size)
     offset = index_map.offset
     if step < 0:  # turn the gradient round, so that positions grow with the index
-        starts = tuple(length - 1 if a == place else 0 for a in range(rank))
-        steps = tuple(-1 if a == place else 1 for a in range(rank))
+        starts = tuple(length - 1 if a == axis else 0 for a in range(rank))
+        steps = tuple(-1 if a == axis else 1 for a in range(rank))
         ct = slice_(ct, starts, ct.shape, steps)
         offset += step * (length - 1)
         step = -step
@@ -241,7 +241,7 @@ def _solve(
     assert reached is not None
     low, high = reached
     before, after = max(0, -low), max(0, high - step * (length - 1))
-    at = [int(a == place) for a in range(rank)]
+    at = [int(a == axis) for a in range(rank)]
     padded = pad(
         ct,
         tuple(before * f for f in at),

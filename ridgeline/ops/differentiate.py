@@ -177,11 +177,11 @@ def _accumulate(totals: dict[Node, list[Node | None]], node: Node, output: int, 
 
 def not_differentiable(node: Node) -> GradientError:
     """The error for an op without a gradient rule."""
-    place = describe(node)
+    line = describe(node)
     which = "".join(f" by operand {i + 1}" for i in node.op.fixed)
     return GradientError(
         f"{node.op.name} has no gradient{which}",
-        note=f"it was made at {place}" if place else "",
+        note=f"it was made at {line}" if line else "",
         help=node.op.hint
         or "detach() the tensor before this op if no gradient is meant to flow through it",
     )

@@ -15,11 +15,11 @@ def vjp_through(expand: Expand) -> Transpose:
     """Reverse mode: the written-out form, differentiated."""
 
     def rule(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
-        places = _fresh(current.inputs)
-        made = expand(current, places)
+        stand_ins = _fresh(current.inputs)
+        made = expand(current, stand_ins)
         pairs = [(out, ct, leaf(ct.type)) for out, ct in zip(made, cotangents) if ct is not None]
-        found = reverse([out for out, _, _ in pairs], [at for _, _, at in pairs], places)
-        known = {at: ct for _, ct, at in pairs} | dict(zip(places, current.inputs))
+        found = reverse([out for out, _, _ in pairs], [at for _, _, at in pairs], stand_ins)
+        known = {at: ct for _, ct, at in pairs} | dict(zip(stand_ins, current.inputs))
         return _with(found, known)
 
     return rule
@@ -29,11 +29,11 @@ def jvp_through(expand: Expand) -> Transpose:
     """Forward mode: the written-out form, differentiated."""
 
     def rule(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
-        places = _fresh(current.inputs)
-        pairs = [(at, t, leaf(t.type)) for at, t in zip(places, tangents) if t is not None]
-        made = expand(current, places)
+        stand_ins = _fresh(current.inputs)
+        pairs = [(at, t, leaf(t.type)) for at, t in zip(stand_ins, tangents) if t is not None]
+        made = expand(current, stand_ins)
         found = forward(made, [at for at, _, _ in pairs], [moved for _, _, moved in pairs])
-        known = {moved: t for _, t, moved in pairs} | dict(zip(places, current.inputs))
+        known = {moved: t for _, t, moved in pairs} | dict(zip(stand_ins, current.inputs))
         return _with(found, known)
 
     return rule

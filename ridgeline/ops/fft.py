@@ -53,8 +53,8 @@ def _infer_complex(types: Sequence[TensorType], attrs: FourierAttrs) -> tuple[Te
 
 
 def _resized(shape: tuple[Size, ...], axis: int, size: Size) -> tuple[Size, ...]:
-    place = axis + len(shape)
-    return (*shape[:place], size, *shape[place + 1 :])
+    axis_from_front = axis + len(shape)
+    return (*shape[:axis_from_front], size, *shape[axis_from_front + 1 :])
 
 
 def _infer_half(types: Sequence[TensorType], attrs: FourierAttrs) -> tuple[TensorType, ...]:
@@ -132,11 +132,11 @@ def _real_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | N
         return [None]
     spectrum = half_transform(ct, attrs.axes[0], attrs.factor)
     axis = attrs.axes[0] + len(spectrum.shape)
-    place = iota(spectrum.shape, axis, real_of(spectrum.dtype))
-    single = place.eq(0)
+    positions = iota(spectrum.shape, axis, real_of(spectrum.dtype))
+    single = positions.eq(0)
     if attrs.length % 2 == 0:
-        single = single | place.eq(attrs.length // 2)
-    weights = select(single, full_like(place, 1), full_like(place, 2))
+        single = single | positions.eq(attrs.length // 2)
+    weights = select(single, full_like(positions, 1), full_like(positions, 2))
     return [spectrum * cast(weights, spectrum.dtype)]
 
 

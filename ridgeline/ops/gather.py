@@ -118,10 +118,10 @@ def check_range(index: Array, size: Size, axis: int, made: Node, negative: bool 
     low, high = int(index.min()), int(index.max())
     if (low >= (-size if negative else 0)) and high < size:
         return low >= 0
-    place = describe(made)
+    line = describe(made)
     raise IndexRangeError(
         f"index {high if high >= size else low} is outside axis {axis} of size {size}",
-        note=f"recorded at {place}" if place else "",
+        note=f"recorded at {line}" if line else "",
         help=f"indices run from {-size if negative else 0} to {size - 1}"
         if size
         else ("the axis has no elements"),
@@ -304,8 +304,8 @@ def _gather_batch(
     source, axes = inputs[0], current.attrs.axes
     later = tuple(axis + 1 for axis in axes)
     if not any(batched[1:]):
-        places = len(inputs[1].shape)
-        return [_moved(gather(source, inputs[1:], later), places, 0)]
+        rank = len(inputs[1].shape)
+        return [_moved(gather(source, inputs[1:], later), rank, 0)]
     indices = spread_all(inputs[1:], batched[1:], batching)
     if not batched[0]:
         return [gather(source, indices, axes)]
@@ -318,8 +318,8 @@ def _scatter_batch(
     base, updates = spread_all(inputs[:2], batched[:2], batching)
     mode, later = current.attrs.mode, tuple(axis + 1 for axis in current.attrs.axes)
     if not any(batched[2:]):
-        places = len(inputs[2].shape)
-        return [scatter(base, _moved(updates, 0, places), inputs[2:], later, mode)]
+        rank = len(inputs[2].shape)
+        return [scatter(base, _moved(updates, 0, rank), inputs[2:], later, mode)]
     indices = spread_all(inputs[2:], batched[2:], batching)
     return [scatter(base, updates, _batch_indices(indices), (0, *later), mode)]
 

@@ -62,8 +62,8 @@ def index_flag(graph: Graph) -> Node | None:
     for node in _values(graph):
         wrong[node.attrs.wrong(node.inputs[0])] = None
     flag: Node | None = None
-    for places in wrong:
-        here = reshape(reduce(places, "any", tuple(range(len(places.shape)))), ())
+    for positions in wrong:
+        here = reshape(reduce(positions, "any", tuple(range(len(positions.shape)))), ())
         flag = here if flag is None else flag | here
     return flag
 
@@ -71,7 +71,7 @@ def index_flag(graph: Graph) -> Node | None:
 def index_inputs(graph: Graph) -> tuple[int, ...]:
     """The places of the inputs that a flag, the last output, depends on."""
     reached = set(graph.giving(graph.outputs[-1:]).order)
-    return tuple(place for place, node in enumerate(graph.inputs) if node in reached)
+    return tuple(index for index, node in enumerate(graph.inputs) if node in reached)
 
 
 def check_indices(outputs: Sequence[Node], given: Mapping[Node, Array]) -> None:

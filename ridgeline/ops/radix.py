@@ -89,14 +89,14 @@ def radix_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     keys, order = inputs
     attrs = current.attrs
     digits = (keys >> keys.dtype.type(attrs.shift)) & keys.dtype.type((1 << attrs.bits) - 1)
-    places = np.argsort(digits, axis=-1, kind="stable")
-    return np.take_along_axis(keys, places, -1), np.take_along_axis(order, places, -1)
+    sorted_by = np.argsort(digits, axis=-1, kind="stable")
+    return np.take_along_axis(keys, sorted_by, -1), np.take_along_axis(order, sorted_by, -1)
 
 
 def _smallest_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     (keys,) = inputs
-    places = np.argsort(keys, axis=-1, kind="stable")[..., : current.attrs.count]
-    chosen = np.sort(places, axis=-1)
+    order = np.argsort(keys, axis=-1, kind="stable")[..., : current.attrs.count]
+    chosen = np.sort(order, axis=-1)
     return np.take_along_axis(keys, chosen, -1), chosen.astype(np.int32)
 
 

@@ -67,13 +67,13 @@ def expand(current: Node, key: Node, offset: Node) -> Node:
     flat = (product(shape),)
     index = iota(flat, 0, dtypes.int64)
     four = full_like(index, WORDS)
-    block, place = (cast(apply(n, index, four), dtypes.uint64) for n in ("floordiv", "mod"))
+    block, word_index = (cast(apply(n, index, four), dtypes.uint64) for n in ("floordiv", "mod"))
     if current.attrs.of_two == 0:
-        place = place & WORDS - 2
+        word_index = word_index & WORDS - 2
     elif current.attrs.of_two == 1:
-        place = place | 1
+        word_index = word_index | 1
     keys, start = (broadcast_scalar(word, flat) for word in (key, offset))
-    words = apply("philox", keys, block + start, place)
+    words = apply("philox", keys, block + start, word_index)
     return reshape(cast(words, dtypes.uint32), shape)
 
 
@@ -81,9 +81,9 @@ def _batch(
     current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
 ) -> list[Node]:
     """Every element reads its own place of the stream: the draw written out, over the batch."""
-    places = [leaf(source.types[0]) for source in current.inputs]
-    moving = {place: a for place, a, has in zip(places, inputs, batched) if has}
-    given = [p if has else a for p, a, has in zip(places, inputs, batched)]
+    stand_ins = [leaf(source.types[0]) for source in current.inputs]
+    moving = {inner: a for inner, a, has in zip(stand_ins, inputs, batched) if has}
+    given = [p if has else a for p, a, has in zip(stand_ins, inputs, batched)]
     ((made, _),) = batching.extended(moving).run([expand(current, *given)])
     return [made]
 

@@ -51,10 +51,10 @@ def pairs_of(a: Node) -> Node:
     return reinterpret(reshape(a, (*a.shape, 1)), real_of(a.dtype))
 
 
-def part_of(a: Node, place: int) -> Node:
+def part_of(a: Node, part: int) -> Node:
     """The real (0) or imaginary (1) parts of complex numbers, where they lie in memory."""
     rank = len(a.shape)
-    cut = slice_(pairs_of(a), (*(0,) * rank, place), (*a.shape, 1), (1,) * (rank + 1))
+    cut = slice_(pairs_of(a), (*(0,) * rank, part), (*a.shape, 1), (1,) * (rank + 1))
     return reshape(cut, a.shape)
 
 

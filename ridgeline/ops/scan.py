@@ -176,8 +176,8 @@ def _linear_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         if is_compensated(current.dtype, len(terms)) and terms.dtype.kind == "f":
             sums.recurrence(factors, terms, order, result)
         else:
-            for place in order:
-                state = result[place] = factors[place] * state + terms[place]
+            for position in order:
+                state = result[position] = factors[position] * state + terms[position]
     return (scalars.cast(np.moveaxis(result, 0, attrs.axis), current.dtype),)
 
 

@@ -78,11 +78,11 @@ def _batch(
 
 def _reads(current: Node) -> tuple[int, int]:
     """Every value is compared with as many elements of its sequence as halving takes."""
-    size, length, places = (
+    size, length, elements = (
         bounds(product(shape))[1]
         for shape in (current.shape, current.inputs[0].shape[-1:], current.inputs[0].shape)
     )
-    return size * length.bit_length() // max(places, 1), 1
+    return size * length.bit_length() // max(elements, 1), 1
 
 
 SEARCH = Op("search", "own_loops", _infer, _value, _flat_vjp, _flat_jvp, _batch, reads=_reads)

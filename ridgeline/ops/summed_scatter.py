@@ -81,16 +81,16 @@ class _Sums:
     @property
     def have_few_places(self) -> bool:
         """True where updates that meet choose of so few places that scratch has room for all."""
-        places = product([self.base.shape[a] for a in self.axes if a not in self.apart])
-        return isinstance(places, int) and places <= _MOST_IN_SCRATCH
+        elements = product([self.base.shape[a] for a in self.axes if a not in self.apart])
+        return isinstance(elements, int) and elements <= _MOST_IN_SCRATCH
 
     @property
     def is_sparse(self) -> bool:
         """True where most places have no update, and a place is a row of numbers."""
-        places = product([self.base.shape[a] for a in self.axes])
+        elements = product([self.base.shape[a] for a in self.axes])
         row = product([self.base.shape[a] for a in self.rest])
-        known = isinstance(places, int) and isinstance(row, int) and not self.apart
-        return known and row >= _LONG_ROW and places > _SPARSE * self.count
+        known = isinstance(elements, int) and isinstance(row, int) and not self.apart
+        return known and row >= _LONG_ROW and elements > _SPARSE * self.count
 
     def in_a_kernel(self) -> Node:
         """Sums that a kernel keeps in float64 by itself."""

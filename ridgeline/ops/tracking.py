@@ -166,10 +166,10 @@ class BatchedRule:
     def _run(
         self, rule: Any, types: Sequence[TensorType], given: Sequence[Node | None]
     ) -> list[Node | None]:
-        places = [None if part is None else leaf(t) for part, t in zip(given, types)]
-        pairs = {p: part for p, part in zip(places, given) if p is not None and part is not None}
+        stand_ins = [None if part is None else leaf(t) for part, t in zip(given, types)]
+        pairs = {p: part for p, part in zip(stand_ins, given) if p is not None and part is not None}
         with self.batching.inside():
-            parts: Sequence[Node | None] = rule(self.original, places)
+            parts: Sequence[Node | None] = rule(self.original, stand_ins)
         found = iter(self.batching.extended(pairs).run([p for p in parts if p is not None]))
         results: list[Node | None] = []
         for part in parts:

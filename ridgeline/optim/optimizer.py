@@ -223,16 +223,16 @@ class Optimizer:
     def follow(self) -> None:
         """Bring the state to the devices of its parameters, which may have moved."""
         for parameter, state in self.state.items():
-            place = parameter.device
+            device = parameter.device
             for name, value in state.items():
-                if isinstance(value, Tensor) and value.device != place:
+                if isinstance(value, Tensor) and value.device != device:
                     if modes.capture is not None:
                         raise OptimizerError(
-                            f"the optimizer's state is on {value.device}, a parameter on {place}",
+                            f"the optimizer's state is on {value.device}, a parameter on {device}",
                             help="move the model before you make the optimizer, or before the "
                             "first step outside jit",
                         )
-                    state[name] = value.to(place)
+                    state[name] = value.to(device)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill them with zeros."""
@@ -321,7 +321,7 @@ def zeros(parameter: Tensor, value: float = 0.0) -> Tensor:
 def pair(group: ParamGroup, key: str) -> tuple[float, ...]:
     """The numbers of a tuple such as `betas`, each read lifted inside a capture."""
     values: tuple[float, ...] = dict.__getitem__(group, key)
-    return tuple(member(group, key, place, value) for place, value in enumerate(values))
+    return tuple(member(group, key, index, value) for index, value in enumerate(values))
 
 
 def _plain_number(value: Any) -> Any:

@@ -141,11 +141,11 @@ class Adafactor(Optimizer):
         shape = tuple(parameter.shape)
         if len(shape) < 2:
             return {"step": counter(parameter), "variance": zeros(parameter)}
-        kind, place = parameter.dtype.numpy, parameter.device
+        kind, device = parameter.dtype.numpy, parameter.device
         return {
             "step": counter(parameter),
-            "row_var": tensor(np.zeros((*shape[:-1], 1), kind), device=place),
-            "col_var": tensor(np.zeros((*shape[:-2], 1, shape[-1]), kind), device=place),
+            "row_var": tensor(np.zeros((*shape[:-1], 1), kind), device=device),
+            "col_var": tensor(np.zeros((*shape[:-2], 1, shape[-1]), kind), device=device),
         }
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:

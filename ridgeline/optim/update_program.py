@@ -90,7 +90,7 @@ class UpdateProgram:
 
     def _fitting(self) -> Trace | None:
         """The trace of an update with these gradients; where one no longer holds, all go."""
-        for place, trace in enumerate(self._traces):
+        for index, trace in enumerate(self._traces):
             if trace.conditions.other_gradients(()) is not None:
                 continue
             with self._lock:
@@ -98,7 +98,7 @@ class UpdateProgram:
                     self._traces.clear()
                     self._seen.clear()
                     return None
-                if place:
+                if index:
                     self._traces.remove(trace)
                     self._traces.insert(0, trace)
             return trace

@@ -203,7 +203,7 @@ def shared_memory(cell: Cell) -> Array:
     return memory
 
 
-def adopt(array: Array, place: str = CPU) -> Any:
+def adopt(array: Array, device: str = CPU) -> Any:
     """A buffer of a device with a copy of an array."""
     hold(array.nbytes)
-    return space(place).take_in(array)
+    return space(device).take_in(array)

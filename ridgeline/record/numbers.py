@@ -134,12 +134,12 @@ def lifted(getter: Callable[[], float], value: float) -> Any:
     return Lifted(getter, float(value))
 
 
-def member(group: dict[str, Any], key: str, place: int, value: float) -> Any:
+def member(group: dict[str, Any], key: str, index: int, value: float) -> Any:
     """A number in a tuple of a group's; inside a capture it is one input, however often read."""
     if modes.capture is None:
         return value
-    name = (id(group), key, place)
-    return modes.capture.number(name, lambda: dict.__getitem__(group, key)[place], value)
+    name = (id(group), key, index)
+    return modes.capture.number(name, lambda: dict.__getitem__(group, key)[index], value)
 
 
 # ---- numbers as leaves --------------------------------------------------------------------------

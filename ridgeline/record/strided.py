@@ -38,7 +38,7 @@ class SlidingWindows(Attrs):
 
     def read(self, value: Node) -> Node:
         """The windows of a value."""
-        picked = gather(value, (self._places(value.type.device),), (self.axis,))
+        picked = gather(value, (self._indices(value.type.device),), (self.axis,))
         rank = len(picked.shape)
         return movement.permute(
             picked, (*range(2, self.axis + 2), 0, *range(self.axis + 2, rank), 1)
@@ -49,7 +49,7 @@ class SlidingWindows(Attrs):
         last = len(value.shape) - 1
         rest = (a for a in range(last) if a != self.axis)
         turned = movement.permute(value, (self.axis, last, *rest))
-        return scatter(under, turned, (self._places(under.type.device),), (self.axis,))
+        return scatter(under, turned, (self._indices(under.type.device),), (self.axis,))
 
     def shape(self, shape: Sizes) -> Sizes:
         """The shape that windows of a value have."""
@@ -65,8 +65,8 @@ class SlidingWindows(Attrs):
         shape = self.shape(array.shape)
         return _strided(array, shape, self.strides(array.strides))
 
-    def _places(self, device: str) -> Node:
-        return places((self.count, self.size), (self.step, 1), 0, device)
+    def _indices(self, device: str) -> Node:
+        return _flat_indices((self.count, self.size), (self.step, 1), 0, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ class Strided(Attrs):
 
     def read(self, value: Node) -> Node:
         """The elements of a value at these places."""
-        return gather(_line(value), (self._places(value.type.device),), (0,))
+        return gather(_line(value), (self._indices(value.type.device),), (0,))
 
     def written(self, under: Node, value: Node) -> Node:
         """`under` with these elements replaced."""
-        made = scatter(_line(under), value, (self._places(under.type.device),), (0,))
+        made = scatter(_line(under), value, (self._indices(under.type.device),), (0,))
         return movement.reshape(made, under.shape)
 
     def shape(self, shape: Sizes) -> Sizes:
@@ -117,11 +117,11 @@ class Strided(Attrs):
         apart = [by * array.itemsize for by in self.by]
         return _strided(array.reshape(-1)[self.offset :], self.sizes, apart)
 
-    def _places(self, device: str) -> Node:
-        return places(self.sizes, self.by, self.offset, device)
+    def _indices(self, device: str) -> Node:
+        return _flat_indices(self.sizes, self.by, self.offset, device)
 
 
-def places(sizes: tuple[int, ...], by: Sequence[int], offset: int, device: str) -> Node:
+def _flat_indices(sizes: tuple[int, ...], by: Sequence[int], offset: int, device: str) -> Node:
     """`offset` plus the sum of each index times its stride."""
     found = movement.broadcast_scalar(constant(offset, dtypes.int64, device), sizes)
     for axis, stride in enumerate(by):

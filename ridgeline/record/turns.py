@@ -67,9 +67,9 @@ def claimed(state: Sequence[Any]) -> tuple[Turn, ...]:
         with _strays.lock:  # no call is under way that takes some of it for a stray
             found = [_turns.get(thing) for thing in state]
             own = Turn() if None in found else None
-            for place, thing in enumerate(state):
-                if found[place] is None and own is not None:
-                    found[place] = _turns[thing] = own
+            for index, thing in enumerate(state):
+                if found[index] is None and own is not None:
+                    found[index] = _turns[thing] = own
     return in_order(turn for turn in found if turn is not None)
 
 

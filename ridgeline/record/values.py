@@ -264,8 +264,8 @@ def _constant_value(source: Handle, what: str) -> Array:
 
 def _traced_note(node: Node) -> str:
     made: list[Origin] = origins_of(node)
-    place = user_line()
-    lines = [f"at {place}"] if place else []
+    line = user_line()
+    lines = [f"at {line}"] if line else []
     if made:
         lines.append(f"the tensor {node.types[0]} was made at {made[0]}")
     return "\n".join(lines)
@@ -299,10 +299,10 @@ def _show(array: Array, steps: Sequence[Step]) -> Array:
 def shared_array(source: Handle) -> Array:
     """The values as a NumPy array over the tensor's own memory."""
     cell = source._cell
-    place = (cell.types or cell.node.types)[0].device
-    if place != CPU:
+    device = (cell.types or cell.node.types)[0].device
+    if device != CPU:
         raise DeviceError(
-            f"the values are on {place}, where NumPy cannot see them",
+            f"the values are on {device}, where NumPy cannot see them",
             note=f"the tensor is {source._type}",
             help="copy them first: x.cpu().numpy()",
         )

@@ -223,10 +223,10 @@ def misplaced(memory: Memory, name: str) -> DeviceError:
 
 def require(name: str) -> device:
     """The device under a name, if this machine has it."""
-    place = device(name)
-    if place.type != "cpu":
-        space(place)
-    return place
+    found = device(name)
+    if found.type != "cpu":
+        space(found)
+    return found
 
 
 def check_device(name: Any) -> device:

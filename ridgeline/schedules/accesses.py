@@ -69,12 +69,12 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> LoopAcces
     """The strides of one access."""
     linear: Expr = ir.index(0)
     opaque: frozenset[str] = frozenset()
-    for size, place in zip(buffer.shape, index):
+    for size, coordinate in zip(buffer.shape, index):
         linear = linear * size
-        if affine(place) is None:
-            opaque |= free_vars(place)
+        if affine(coordinate) is None:
+            opaque |= free_vars(coordinate)
         else:
-            linear = linear + place
+            linear = linear + coordinate
     form = affine(linear)
     if form is None:
         sizes = [s for s in buffer.shape if not isinstance(s, Const)]
@@ -91,7 +91,7 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> LoopAcces
 def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> frozenset[str]:
     """Loops whose second step goes to the next element, as in `x[r // 64, c, r % 64]`."""
     start: dict[Expr, Expr] = {
-        Var.make(name): ir.index(0) for place in index for name in free_vars(place)
+        Var.make(name): ir.index(0) for coordinate in index for name in free_vars(coordinate)
     }
     found = set()
     for name in opaque:
@@ -99,8 +99,8 @@ def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> fr
         for step in (0, 1):
             at = {**start, Var.make(name): ir.index(step)}
             linear: Expr = ir.index(0)
-            for size, place in zip(buffer.shape, index):
-                linear = linear * size + substitute(place, at)
+            for size, coordinate in zip(buffer.shape, index):
+                linear = linear * size + substitute(coordinate, at)
             ends.append(affine(linear))
         first, second = ends
         if first and not first.terms and second == Affine((), first.offset + 1):

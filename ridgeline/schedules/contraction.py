@@ -215,11 +215,11 @@ def _overlaps(tile: RegisterTile, touched: list[LoopAccess], inner: dict[str, in
 
 def _common(load: LoopAccess, tile: RegisterTile, axis: str, length: int) -> int:
     """The values that steps of an axis read between them, if some are read by several steps."""
-    places = {0}
+    offsets = {0}
     for name, factor in tile.unroll:
-        places = {p + i * (load.stride(name) or 0) for p in places for i in range(factor)}
-    values = {p + i * (load.stride(axis) or 0) for p in places for i in range(length)}
-    return len(values) if len(values) < length * len(places) else 0
+        offsets = {p + i * (load.stride(name) or 0) for p in offsets for i in range(factor)}
+    values = {p + i * (load.stride(axis) or 0) for p in offsets for i in range(length)}
+    return len(values) if len(values) < length * len(offsets) else 0
 
 
 def _in_blocks(

@@ -58,8 +58,8 @@ def _columns(
     sums: Buffer, rows: list[str], extents: Mapping[str, int | None], machine: Machine
 ) -> int:
     """Columns that are summed side by side: their sums fit a cache, and all cores have some."""
-    places = prod(int(size.value) for size in sums.shape if isinstance(size, Const))
-    room = machine.l1_bytes // (places * sums.dtype.itemsize)
+    elements = prod(int(size.value) for size in sums.shape if isinstance(size, Const))
+    room = machine.l1_bytes // (elements * sums.dtype.itemsize)
     share = prod(extents[row] or 1 for row in rows) // machine.threads
     width = machine.lanes(4) * 4
     while width > machine.lanes(4) and width > min(room, share):

@@ -150,14 +150,14 @@ def _pieces(
     names = list(inner)
     if any(operand.stride(n) == 0 for n in names):
         return None
-    for place in reversed(range(len(names))):
-        length = inner[names[place]]
+    for index in reversed(range(len(names))):
+        length = inner[names[index]]
         if length <= room:
             room //= length
             continue
         whole = next((d for d in range(room, 0, -1) if length % d == 0), 0)
-        inside = whole * prod(inner[n] for n in names[place + 1 :])
-        return Pieces(names[place], whole, tuple(names[:place])) if inside >= _LEAST_PIECE else None
+        inside = whole * prod(inner[n] for n in names[index + 1 :])
+        return Pieces(names[index], whole, tuple(names[:index])) if inside >= _LEAST_PIECE else None
     return None
 
 

@@ -86,8 +86,8 @@ def _best(
                 best, chosen = cycles, tile
     if chosen is None:
         return plain, None
-    place = list(rows).index(chosen.vector)
-    return best, Strips(attrs.output[place], chosen.lanes)
+    index = list(rows).index(chosen.vector)
+    return best, Strips(attrs.output[index], chosen.lanes)
 
 
 def _is_strip(

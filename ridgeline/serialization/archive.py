@@ -102,14 +102,14 @@ class _Zip:
         kept: dict[str, Storage] = {}
 
         def storage(identity: Any) -> Storage:
-            kind, key, place, count = _identity(identity)
+            kind, key, device, count = _identity(identity)
             if key not in kept:
-                kept[key] = placed(self._storage(kind, key, count, place), place, self._where)
+                kept[key] = placed(self._storage(kind, key, count, device), device, self._where)
             return kept[key]
 
         return run(io.BytesIO(self._bytes("data.pkl")), storage)
 
-    def _storage(self, kind: StorageKind, key: str, count: int, place: str) -> Storage:
+    def _storage(self, kind: StorageKind, key: str, count: int, device: str) -> Storage:
         entry = f"data/{key}"
         info = self._zip.NameToInfo.get(f"{self._root}{entry}")
         if info is None:
@@ -121,9 +121,11 @@ class _Zip:
                 f"place of {count * size}"
             )
         if self._memory is not None:
-            return Storage(kind.dtype, count * size, place, self._mapped(info, count * size), False)
+            return Storage(
+                kind.dtype, count * size, device, self._mapped(info, count * size), False
+            )
         read = self._reader(entry, kind, count * size)
-        return Storage(kind.dtype, count * size, place, read, True)
+        return Storage(kind.dtype, count * size, device, read, True)
 
     def _reader(self, entry: str, kind: StorageKind, nbytes: int) -> Callable[[], Array]:
         def read() -> Array:
@@ -168,8 +170,8 @@ class _Stream:
         known: dict[str, Storage] = {}
 
         def expected(identity: Any) -> Storage:
-            kind, key, place, _ = _identity(identity)
-            return known.setdefault(key, Storage(kind.dtype, 0, place, None, True))
+            kind, key, device, _ = _identity(identity)
+            return known.setdefault(key, Storage(kind.dtype, 0, device, None, True))
 
         run(self._file, expected)
         little = not isinstance(machine, dict) or machine.get("little_endian", True) is True
@@ -195,7 +197,7 @@ class _Stream:
             raise EOFError("it ends inside a storage")
         found = _native(np.frombuffer(data, np.uint8), storage.dtype, swap)
         storage.nbytes, storage.read = len(data), lambda: found
-        placed(storage, storage.place, self._where)
+        placed(storage, storage.location, self._where)
 
 
 def _native(data: Array, dtype: DType | None, swap: bool) -> Array:
@@ -210,9 +212,9 @@ def _identity(identity: Any) -> tuple[StorageKind, str, str, int]:
     """Kind, key, place and number of elements of a storage, as a file names it."""
     if type(identity) is not tuple or len(identity) < 5 or identity[0] != "storage":
         raise ValueError("an object that is no storage")
-    _, kind, key, place, count = identity[:5]
+    _, kind, key, device, count = identity[:5]
     if not isinstance(kind, StorageKind) or type(count) is not int or count < 0:
         raise ValueError("a storage of an unknown kind")
     if len(identity) > 5 and identity[5] is not None:
         raise ValueError("a storage that is a view of another")
-    return kind, str(key), str(place), count
+    return kind, str(key), str(device), count

@@ -31,7 +31,7 @@ class Storage:
 
     dtype: DType | None  # None: bytes, and each tensor says its type
     nbytes: int
-    place: str
+    location: str
     read: Bytes | None  # None: they come later in the file, so tensors over it are not made yet
     owned: bool  # may its memory be kept, or is it the file's
     _memory: dict[DType, Tensor] = field(default_factory=dict)
@@ -44,8 +44,8 @@ class Storage:
         """On a GPU; for functions given as `map_location`."""
         return self._at("cuda" if index is None else f"cuda:{index}")
 
-    def _at(self, place: str) -> Storage:
-        self.place = place
+    def _at(self, target: str) -> Storage:
+        self.location = target
         return self
 
     def whole(self, dtype: DType, size: tuple[int, ...]) -> Tensor:
@@ -56,23 +56,23 @@ class Storage:
         elements = self.nbytes // dtype.itemsize * dtype.itemsize
         array = self.read()[:elements].view(dtype.numpy).reshape(size)
         made = from_array(array, dtype) if self.owned else from_numpy(array)
-        self._memory[dtype] = made.to(device(self.place))
+        self._memory[dtype] = made.to(device(self.location))
         return self._memory[dtype]
 
 
 def placed(storage: Storage, saved: str, where: MapLocation) -> Storage:
     """A storage with the place that `map_location` gives it."""
-    storage.place = saved
+    storage.location = saved
     if isinstance(where, str):  # a device is its name
-        storage.place = where
+        storage.location = where
     elif isinstance(where, Mapping):
-        storage.place = str(where.get(saved, saved))
+        storage.location = str(where.get(saved, saved))
     elif callable(where):
         found = where(storage, saved)
         if isinstance(found, Storage):
-            storage.place = CPU if found.place == saved else found.place
+            storage.location = CPU if found.location == saved else found.location
         elif found is not None:
-            storage.place = str(found)
+            storage.location = str(found)
     return storage
 
 

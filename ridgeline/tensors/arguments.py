@@ -98,8 +98,8 @@ def annotated(error: RidgelineError, name: str, tensors: Sequence[Handle]) -> Ri
     if running.module_path:
         lines.append(f"in module {running.module_path}")
     for number, operand in enumerate(tensors):
-        place = describe(operand._cell.node)
-        made = f", made at {place}" if place else ""
+        line = describe(operand._cell.node)
+        made = f", made at {line}" if line else ""
         lines.append(f"operand {number + 1} of {name}: {operand._type}{made}")
     error.note = "\n".join(lines)
     return error
@@ -109,7 +109,7 @@ def annotated(error: RidgelineError, name: str, tensors: Sequence[Handle]) -> Ri
 class Strict:
     """A parameter that would take another kind of value for its own without a word."""
 
-    place: int
+    index: int
     name: str
     wanted: str
     refuses: Callable[[Any], bool]
@@ -121,8 +121,8 @@ def strict_parameters(body: Callable[..., Any]) -> tuple[Strict, ...]:
     code, kinds = own.__code__, own.__annotations__
     order = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return tuple(
-        Strict(place, name, *_STRICT[kinds[name]])
-        for place, name in enumerate(order)
+        Strict(index, name, *_STRICT[kinds[name]])
+        for index, name in enumerate(order)
         if kinds.get(name) in _STRICT
     )
 
@@ -133,9 +133,9 @@ def check_strict(
     """Raise where a value of another kind would be taken for True, False or a whole number."""
     given = len(values)
     for parameter in parameters:
-        place = parameter.place
-        value = values[place] if place < given else named.get(parameter.name)
-        if parameter.refuses(value) and (place < given or parameter.name in named):
+        index = parameter.index
+        value = values[index] if index < given else named.get(parameter.name)
+        if parameter.refuses(value) and (index < given or parameter.name in named):
             raise DTypeError(
                 f"{name} needs {parameter.wanted} for {parameter.name!r}, got {_named(value)}"
             )

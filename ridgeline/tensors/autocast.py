@@ -124,10 +124,10 @@ def autocasting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if not modes.autocast:
             return called(function)(*args, **kwargs)
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        place = next((t.device for t in tensors if t.device != CPU), CPU)
-        narrow = dict(modes.autocast).get(place.type)
+        device = next((t.device for t in tensors if t.device != CPU), CPU)
+        narrow = dict(modes.autocast).get(device.type)
         nodes = [t._cell.node for t in tensors]
-        wanted = None if narrow is None else _wanted(name, place.type, narrow, nodes)
+        wanted = None if narrow is None else _wanted(name, device.type, narrow, nodes)
 
         def as_wanted(value: Any) -> Any:
             fits = isinstance(value, Tensor) and _eligible(value._cell.node)
@@ -135,7 +135,7 @@ def autocasting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
         if wanted is None:
             return called(function)(*args, **kwargs)
-        with autocast(place.type, enabled=False):
+        with autocast(device.type, enabled=False):
             return called(function)(
                 *map(as_wanted, args), **{k: as_wanted(v) for k, v in kwargs.items()}
             )
@@ -144,10 +144,10 @@ def autocasting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def narrowed(
-    name: str, place: str, values: Sequence[Any], named: dict[str, Any]
+    name: str, device_type: str, values: Sequence[Any], named: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The operands of a function as autocast wants them on a device."""
-    kind = device(place).type
+    kind = device(device_type).type
     narrow = dict(modes.autocast).get(kind)
     wanted = None if narrow is None else _wanted(name, kind, narrow, [*values, *named.values()])
     if wanted is None:

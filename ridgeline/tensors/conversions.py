@@ -44,11 +44,11 @@ def conversion(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Conversion:
         raise BadTypeError("to() takes another tensor, or an element type and a device, not both")
     if not isinstance(copy, bool):
         raise BadTypeError(f"to() has copy=True or copy=False, not {copy!r:.40}")
-    dtype, place = given.get("dtype"), given.get("device")
+    dtype, target = given.get("dtype"), given.get("device")
     if other is not None:
-        dtype, place = other.dtype, other.device
+        dtype, target = other.dtype, other.device
     return Conversion(
-        None if dtype is None else as_dtype(dtype), place, copy, given.get("memory_format")
+        None if dtype is None else as_dtype(dtype), target, copy, given.get("memory_format")
     )
 
 

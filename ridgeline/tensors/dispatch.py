@@ -134,14 +134,14 @@ class Operands:
         return values, named
 
 
-def on_device(result: Any, place: str) -> Any:
+def on_device(result: Any, device: str) -> Any:
     """A result that only sizes and numbers went into, on the device of its operands."""
     if isinstance(result, Node):
-        return placed(result, place)
+        return placed(result, device)
     if isinstance(result, tuple):
-        parts = [on_device(part, place) for part in result]
+        parts = [on_device(part, device) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    return [on_device(part, place) for part in result] if isinstance(result, list) else result
+    return [on_device(part, device) for part in result] if isinstance(result, list) else result
 
 
 def finish(
@@ -298,10 +298,10 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             made = body(*values, **named)
             if isinstance(made, Node):
                 check_sizes(made.shape, body, name, values, named)
-            place = operands.device if operands.tensors else defaults.device
+            device = operands.device if operands.tensors else defaults.device
             if wanted is not None:
-                place = check_device(wanted)
-            result = finish(on_device(made, place), PLAIN, here())
+                device = check_device(wanted)
+            result = finish(on_device(made, device), PLAIN, here())
         except RidgelineError as error:
             found = blamed(body, name, values, named, error)
             raise annotated(found, name, operands.tensors) from None

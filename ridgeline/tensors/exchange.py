@@ -45,8 +45,8 @@ class Exchange:
 
     def __dlpack_device__(self, /) -> tuple[int, int]:
         """DLPack's name for the device: (1, 0) for the CPU, (2, n) for a GPU."""
-        place = cast("Tensor", self).device
-        return (1, 0) if place.index is None else (2, place.index)
+        device = cast("Tensor", self).device
+        return (1, 0) if device.index is None else (2, device.index)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         """This tensor on another device."""

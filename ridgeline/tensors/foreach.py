@@ -21,8 +21,8 @@ def foreach(name: str) -> Callable[..., Any] | None:
 
     def each(tensors: Sequence[Tensor], *others: Any, **options: Any) -> list[Tensor] | None:
         results = []
-        for place, tensor in enumerate(tensors):
-            given = [o[place] if isinstance(o, list | tuple) else o for o in others]
+        for index, tensor in enumerate(tensors):
+            given = [o[index] if isinstance(o, list | tuple) else o for o in others]
             if operation in _SCALED and len(given) == 3:
                 options = {**options, "value": given.pop()}
             made = tensor * 0 if run is None else run(tensor, *given, **options)

@@ -99,8 +99,8 @@ class SparseTensor:
             return self
         sizes = self.shape[: self.sparse_dim()]
         flat = public.zeros_like(self._places[0])
-        for size, places in zip(sizes, self._places):
-            flat = flat * size + places
+        for size, along in zip(sizes, self._places):
+            flat = flat * size + along
         once, inverse = public.unique(flat, return_inverse=True)
         empty = self._numbers.new_zeros((once.shape[0], *self._numbers.shape[1:]))
         numbers = empty.index_add(0, inverse, self._numbers)
@@ -211,19 +211,19 @@ def sparse_coo_tensor(
     is_coalesced: bool = False,
 ) -> SparseTensor:
     """A sparse tensor from places [axes, n] and values [n, …]; equal places are added."""
-    places, numbers = as_tensor(indices, dtypes.int64, device), as_tensor(values, dtype, device)
-    if places.dim() != 2 or places.shape[1] != numbers.shape[0]:
+    positions, numbers = as_tensor(indices, dtypes.int64, device), as_tensor(values, dtype, device)
+    if positions.dim() != 2 or positions.shape[1] != numbers.shape[0]:
         raise ShapeError(
-            f"places {list(places.shape)} and values {list(numbers.shape)} do not go together"
+            f"places {list(positions.shape)} and values {list(numbers.shape)} do not go together"
         )
-    found = [int(axis.max()) + 1 for axis in places] if size is None else list(size)
+    found = [int(axis.max()) + 1 for axis in positions] if size is None else list(size)
     shape = Size((*found, *numbers.shape[1:]) if size is None else found)
-    for axis, most in zip(places, shape):
-        if places.shape[1] and (int(axis.max()) >= most or int(axis.min()) < 0):
+    for axis, most in zip(positions, shape):
+        if positions.shape[1] and (int(axis.max()) >= most or int(axis.min()) < 0):
             raise ShapeError(f"a place is outside of the size {list(shape)}")
     if requires_grad:
         numbers = numbers.requires_grad_()
-    return SparseTensor(places, numbers, shape, sparse_coo, is_coalesced)
+    return SparseTensor(positions, numbers, shape, sparse_coo, is_coalesced)
 
 
 def sparse_csr_tensor(
@@ -250,8 +250,8 @@ def sparse_csr_tensor(
 
 def to_sparse(self: Tensor, *args: Any, layout: layouts.layout = sparse_coo) -> SparseTensor:
     """The elements that are not zero, with their places."""
-    places = self.nonzero().t()
-    found = SparseTensor(places, self[tuple(places)], self.shape, sparse_coo, True)
+    indices = self.nonzero().t()
+    found = SparseTensor(indices, self[tuple(indices)], self.shape, sparse_coo, True)
     return found.to_sparse(layout=layout)
 
 

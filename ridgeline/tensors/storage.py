@@ -106,8 +106,8 @@ class Stored(Handle):
         if own.dim() < 2 or (own.dim() > 2 and len(set(own.shape)) > 1):
             raise ShapeError(f"fill_diagonal_ needs a matrix or equal sizes, got {own.shape}")
         if own.dim() > 2:
-            for place in range(rows):
-                own[(place,) * own.dim()] = fill_value
+            for index in range(rows):
+                own[(index,) * own.dim()] = fill_value
             return self
         for first in range(0, rows if wrap else min(rows, 1), columns + 1):
             own[first:].diagonal().fill_(fill_value)

@@ -58,8 +58,8 @@ def parameters(body: Callable[..., Any], *, creation: bool, method: bool) -> str
     parts: list[str] = []
     starred = False
     listed = list(inspect.signature(body).parameters.values())
-    for place, parameter in enumerate(listed):
-        if method and place == 0:
+    for index, parameter in enumerate(listed):
+        if method and index == 0:
             parts.append("self")
             continue
         if parameter.kind is parameter.VAR_POSITIONAL:

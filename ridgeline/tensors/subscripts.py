@@ -77,11 +77,11 @@ def _assign(target: Tensor, index: Any, value: Any) -> None:
 
 def _covers(view: Tensor, picks: Picks, value: Tensor) -> bool:
     """True where a value has no axis along the elements that a mask picks."""
-    place = next(axis for axis, p in enumerate(picks) if p is not None)
-    mask = picks[place]
+    index = next(axis for axis, p in enumerate(picks) if p is not None)
+    mask = picks[index]
     assert mask is not None
-    fits = tuple(mask.shape) == tuple(view.shape[place : place + mask.dim()])
-    return fits and value.dim() <= view.dim() - place - mask.dim()
+    fits = tuple(mask.shape) == tuple(view.shape[index : index + mask.dim()])
+    return fits and value.dim() <= view.dim() - index - mask.dim()
 
 
 def _is_mask(part: Tensor) -> bool:
@@ -120,14 +120,14 @@ def _consumed(part: Any) -> int:
     return 1
 
 
-def _plain(part: Any, place: device) -> Any:
+def _plain(part: Any, target: device) -> Any:
     """A part of a subscript as an int, slice, None, ... or tensor; one of the host may move."""
     if isinstance(part, bool | np.bool_):
-        return tensor(bool(part), device=place)
+        return tensor(bool(part), device=target)
     if isinstance(part, list | tuple | range | np.ndarray):
         values = list(part) if isinstance(part, range) else part
         empty = not isinstance(values, np.ndarray) and len(values) == 0
-        part = tensor(values, dtype=dtypes.int64 if empty else None, device=place)
+        part = tensor(values, dtype=dtypes.int64 if empty else None, device=target)
     if not isinstance(part, Tensor):
         if part is None or part is Ellipsis or isinstance(part, slice):
             return part
@@ -145,7 +145,7 @@ def _plain(part: Any, place: device) -> Any:
     # a number, as in torch; inside jit its value is not known, and a gather does as well
     if part.dim() == 0 and not _is_mask(part) and modes.capture is None:
         return int(part)
-    return part.to(place) if part.device == CPU else part
+    return part.to(target) if part.device == CPU else part
 
 
 METHODS: dict[str, Callable[..., Any]] = {"__getitem__": taped(get), "__setitem__": taped(set)}

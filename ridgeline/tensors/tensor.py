@@ -260,10 +260,10 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """In another element type or on another device, or like another tensor in both."""
         wanted = conversion(args, kwargs)
-        dtype, place = wanted.dtype, wanted.device
+        dtype, device = wanted.dtype, wanted.device
         made = self if dtype is None or dtype is self.dtype else self._cast(dtype)
-        if place is not None and check_device(place) != made._memory.device:
-            made = _transferred(made, check_device(place))
+        if device is not None and check_device(device) != made._memory.device:
+            made = _transferred(made, check_device(device))
         made = in_format(made, wanted.memory_format)
         return self.clone() if made is self and wanted.copy else made
 
@@ -300,8 +300,8 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
         requires_grad: bool = False,
     ) -> Tensor:
         """A tensor with a copy of `data`, in the element type and on the device of this one."""
-        kind, place = dtype or self.dtype, device or self.device
-        return tensor(data, dtype=kind, device=place, requires_grad=requires_grad)
+        kind, target = dtype or self.dtype, device or self.device
+        return tensor(data, dtype=kind, device=target, requires_grad=requires_grad)
 
     def new(self, *data: Any, device: Any = None) -> Tensor:
         """Values, or memory of some sizes, in the element type and on the device of this one."""
@@ -406,9 +406,9 @@ def seen_through(source: Tensor, result: Node, steps: tuple[Step, ...]) -> Tenso
     return made
 
 
-def _transferred(source: Tensor, place: device) -> Tensor:
+def _transferred(source: Tensor, target: device) -> Tensor:
     """The values on another device, through which gradients flow back."""
-    made = transfer(read(source), place)
+    made = transfer(read(source), target)
     stamp(made, here(3))
     return wrap(made, result_mode(source._resolved()[1].mode))
 
@@ -421,10 +421,10 @@ def narrow_gradient(source: Tensor, dtype: DType) -> Tensor:
 # ---- tensors from values ------------------------------------------------------------------------
 
 
-def from_array(array: Array, dtype: DType, place: str = CPU) -> Tensor:
+def from_array(array: Array, dtype: DType, device_name: str = CPU) -> Tensor:
     """A tensor over an array that nobody else will write to."""
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
-    node = filled_leaf(TensorType(array.shape, dtype, place), adopt(contiguous, place))
+    node = filled_leaf(TensorType(array.shape, dtype, device_name), adopt(contiguous, device_name))
     stamp(node, here(2))
     return wrap(node, PLAIN)
 
@@ -437,22 +437,22 @@ def tensor(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with a copy of `data`: numbers, nested lists, arrays or tensors."""
-    place = None if device is None else check_device(device)
-    if place is None and defaults.device != CPU and not isinstance(data, Tensor):
-        place = check_device(defaults.device)
+    target = None if device is None else check_device(device)
+    if target is None and defaults.device != CPU and not isinstance(data, Tensor):
+        target = check_device(defaults.device)
     dtype = dtypes.wanted(dtype)
     if isinstance(data, Tensor):
-        wanted = data.detach().to(dtype=dtype, device=place)
+        wanted = data.detach().to(dtype=dtype, device=target)
         made = wanted.clone() if wanted._cell is data._cell else wanted
     elif isinstance(data, Lifted) and (dtype is None or dtype.kind == "float"):
-        made = wrap(lift(data, dtype or defaults.dtype), PLAIN).to(device=place)
+        made = wrap(lift(data, dtype or defaults.dtype), PLAIN).to(device=target)
     else:
         array, found = array_from(data, dtype)
         traced = traced_array(data, found)
         if traced is None:
-            made = from_array(array, found, place or CPU)
+            made = from_array(array, found, target or CPU)
         else:
-            made = traced if place is None else traced.to(place)
+            made = traced if target is None else traced.to(target)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -473,8 +473,8 @@ def unpickled(
     dtype: DType,
     shape: tuple[int, ...],
     requires_grad: bool,
-    place: str = CPU,
+    device_name: str = CPU,
 ) -> T:
     """A tensor from what pickle stored of it."""
     array = np.frombuffer(values, dtype.numpy).reshape(shape).copy()
-    return from_array(array, dtype, place).as_subclass(cls).requires_grad_(requires_grad)
+    return from_array(array, dtype, device_name).as_subclass(cls).requires_grad_(requires_grad)

@@ -47,7 +47,7 @@ def compare_traces(before: Trace, after: Trace) -> None:
 
 def _described(trace: Trace) -> Iterator[str]:
     """What a trace computes, line by line: its inputs, its graph, its constants, its results."""
-    yield f"inputs {[_place(source) for _, source in trace.executable.readers]}"
+    yield f"inputs {[_origin(source) for _, source in trace.executable.readers]}"
     yield from format_graph(trace.executable.graph.outputs, origins=False).splitlines()
     for node in trace.executable.graph.order:
         if node.buffer is not None:
@@ -57,14 +57,14 @@ def _described(trace: Trace) -> Iterator[str]:
     for spec in trace.recording.returns:
         yield f"returns {_result(spec)}"
     for store in trace.recording.stores:
-        yield f"stores {[*map(_result, store.leaves)]} at {store.place}"
+        yield f"stores {[*map(_result, store.leaves)]} at {store.location}"
     yield "end"
 
 
-def _place(source: Source) -> str:
-    """Where an input comes from, in words that are the same for the same place."""
+def _origin(source: Source) -> str:
+    """Where an input comes from, in words that are the same for the same source."""
     if isinstance(source, ArgumentInput):
-        return f"argument {source.place}"
+        return f"argument {source.index}"
     if isinstance(source, NumberInput):
         return f"number {source.dtype.name}"
     if isinstance(source, RandomInput):
@@ -81,6 +81,6 @@ def _result(spec: Any) -> str:
     if isinstance(spec, Fresh):
         return f"output {spec.output} {spec.type} {spec.tracked}"
     if isinstance(spec, Given):
-        place = None if spec.source is None else _place(spec.source)
-        return f"given {place} {spec.place} {spec.mode} {spec.tensor._type}"
+        source = None if spec.source is None else _origin(spec.source)
+        return f"given {source} {spec.argument} {spec.mode} {spec.tensor._type}"
     return repr(spec) if isinstance(spec, SCALARS) else f"{type(spec).__name__} {id(spec):x}"

@@ -68,9 +68,9 @@ class RecordedCall:
             size = np.abs(right[np.isfinite(right)]).max(initial=0) if near else 0
             same = np.isclose(found, right, rtol=near, atol=near * size, equal_nan=True)
             if not same.all():
-                place = tuple(np.argwhere(~same)[0].tolist())
-                here = f"output {number}, element {list(place)}" if place else f"output {number}"
-                return f"{here}: {found[place]} instead of {right[place]}"
+                index = tuple(np.argwhere(~same)[0].tolist())
+                here = f"output {number}, element {list(index)}" if index else f"output {number}"
+                return f"{here}: {found[index]} instead of {right[index]}"
         return ""
 
 

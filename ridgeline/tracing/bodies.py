@@ -57,9 +57,9 @@ class BodyFrame(Enclosure):
         ramp = iota((self.length,), 0, dtypes.uint64)
         if self.reverse:
             ramp = sub(full_like(ramp, self.length - 1), ramp)
-        places = add(mul(ramp, full_like(ramp, count)), broadcast_scalar(start, ramp.shape))
+        indices = add(mul(ramp, full_like(ramp, count)), broadcast_scalar(start, ramp.shape))
         made = self.element(TensorType((), dtypes.uint64))
-        self.offsets[made] = places
+        self.offsets[made] = indices
         return key, made
 
     def finish(self) -> None:
@@ -83,15 +83,15 @@ class BodyFrame(Enclosure):
 
 
 def _named(cell: Cell) -> str:
-    place = describe(cell.node)
-    return f"the tensor {cell.node.types[0]}" + (f", written at {place}" if place else "")
+    line = describe(cell.node)
+    return f"the tensor {cell.node.types[0]}" + (f", written at {line}" if line else "")
 
 
 def tensors_of(tree: Any, what: str) -> tuple[Any, list[Any]]:
     """A structure, and its leaves as tensors; None stays as it is."""
     leaves: list[Any] = []
     structure = flatten(tree, leaves)
-    for place, value in enumerate(leaves):
+    for index, value in enumerate(leaves):
         if value is None or isinstance(value, Tensor):
             continue
         if not isinstance(value, bool | int | float | complex):
@@ -99,7 +99,7 @@ def tensors_of(tree: Any, what: str) -> tuple[Any, list[Any]]:
                 f"{what} is made of tensors and numbers, not {type(value).__name__}",
                 help="close over other values: the function may read them from outside",
             )
-        leaves[place] = as_tensor(value)
+        leaves[index] = as_tensor(value)
     return structure, leaves
 
 

@@ -42,9 +42,9 @@ class CellInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArgumentInput:
-    """The cell of the tensor at a place among the arguments' leaves."""
+    """The cell of a tensor among the leaves of the arguments."""
 
-    place: int
+    index: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,9 +135,9 @@ class Capture:
 
     # ---- cells ----------------------------------------------------------------------------------
 
-    def argument(self, cell: Cell, place: int) -> None:
+    def argument(self, cell: Cell, index: int) -> None:
         """The cell belongs to an argument: on replay it is that argument's."""
-        self._origin.setdefault(cell, ArgumentInput(place))
+        self._origin.setdefault(cell, ArgumentInput(index))
 
     def cell(self, cell: Cell) -> Cell:
         """What stands for a cell inside this capture."""
@@ -154,7 +154,7 @@ class Capture:
             source = self.source(cell)
             kind = cell.node.types[0]
             if isinstance(source, ArgumentInput):
-                kind = self._types.get(source.place, kind)
+                kind = self._types.get(source.index, kind)
             start = leaf(kind)
             start.origins = cell.node.origins
             self.inputs[start] = source

@@ -35,13 +35,13 @@ def checked_call(
         if cell.node.buffer is None:
             recorder.realize([cell])
     before = [(cell, cell.node, cell.version, cell.mode) for cell in cells]
-    owners = [g.owner if g.place is None else leaves[g.place] for g in effects.gradients]
+    owners = [g.owner if g.argument is None else leaves[g.argument] for g in effects.gradients]
     gradients = [(owner, owner.grad) for owner in owners]
     streams = [(generator, generator.get_state()) for generator, _ in effects.drawn]
-    places = [(store.place, store.place.kept()) for store in trace.recording.stores]
+    locations = [(store.location, store.location.kept()) for store in trace.recording.stores]
     expected = _values(function(*args, **kwargs), cells, owners)
-    for place, kept in reversed(places):
-        place.restore(kept)
+    for location, kept in reversed(locations):
+        location.restore(kept)
     for cell, node, version, mode in before:
         cell.node, cell.version, cell.mode = node, version, mode
     for owner, gradient in gradients:
@@ -50,10 +50,10 @@ def checked_call(
         generator.set_state(state)
     result = trace.executable.replay(leaves)
     found = _values(result, cells, owners)
-    for place, (want, got) in enumerate(zip(expected, found)):
+    for location, (want, got) in enumerate(zip(expected, found)):
         if not _close(want, got):
             raise CheckError(
-                f"jit and the plain function disagree in value {place + 1} of {len(found)}",
+                f"jit and the plain function disagree in value {location + 1} of {len(found)}",
                 note=f"plain: {want!r:.200}\njit:   {got!r:.200}",
                 help="bisect() with these arguments says whether a pass of the compiler errs; if "
                 "none does, something that the function reads is not covered by jit's guards",
@@ -67,7 +67,7 @@ def _cells(trace: Trace, leaves: Sequence[Any]) -> list[Cell]:
         if isinstance(source, CellInput):
             found[source.cell] = None
         elif isinstance(source, ArgumentInput):
-            found[leaves[source.place]._cell] = None
+            found[leaves[source.index]._cell] = None
         elif isinstance(source, GradientInput) and source.owner.grad is not None:
             found[source.owner.grad._cell] = None
     return list(found)

@@ -17,7 +17,7 @@ from ridgeline.tracing.capture import Capture, CellInput
 from ridgeline.tracing.guards import snapshot
 from ridgeline.tracing.kept_state import Stores
 from ridgeline.tracing.reads.holds import Guards
-from ridgeline.tracing.side_effects import place_of
+from ridgeline.tracing.side_effects import argument_index
 
 if TYPE_CHECKING:
     import threading
@@ -57,7 +57,7 @@ class Conditions:
         ]
         self._requirements = capture.requirements
         self.gradients_read = [
-            (owner, place_of(owner, leaves), form)
+            (owner, argument_index(owner, leaves), form)
             for owner, form in capture.gradients_read.values()
         ]
         self._outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
@@ -79,8 +79,8 @@ class Conditions:
             found += guards.objects_in(image)
         known = {value._cell for value in found if issubclass(type(value), Tensor)}
         return [
-            (place, leaf._cell)
-            for place, leaf in enumerate(leaves)
+            (index, leaf._cell)
+            for index, leaf in enumerate(leaves)
             if isinstance(leaf, Tensor) and leaf._cell in known
         ]
 
@@ -122,16 +122,16 @@ class Conditions:
             for leaf in leaves:
                 if isinstance(leaf, Tensor) and leaf._cell in self._outside:
                     return "an argument is a tensor that the function also reads by itself"
-        for place, cell in self.pinned:
-            if leaves[place]._cell is not cell:
+        for index, cell in self.pinned:
+            if leaves[index]._cell is not cell:
                 return "an argument was a tensor that the function also reads by itself"
         return None
 
     def other_gradients(self, leaves: Sequence[Any]) -> str | None:
         """How the gradients that the function reads differ from those that it was traced with."""
         first: dict[Cell, int] = {}
-        for number, (owner, place, form) in enumerate(self.gradients_read):
-            extra = (owner if place is None else leaves[place])._extra
+        for number, (owner, index, form) in enumerate(self.gradients_read):
+            extra = (owner if index is None else leaves[index])._extra
             gradient = None if extra is None else extra.grad
             if gradient is None:
                 if form is not None:
@@ -139,7 +139,7 @@ class Conditions:
                 continue
             if form is None:
                 return "a gradient was set"
-            if place is not None and self._symbolic:
+            if index is not None and self._symbolic:
                 continue  # of an argument of any length
             cell = gradient._cell
             kind = cell.node.types[0]

@@ -38,7 +38,7 @@ from ridgeline.tracing.bodies import (
 from ridgeline.tracing.closure_conversion import close, entered, invariant
 
 
-def _place(structure: Any, number: int) -> str:
+def _carried_name(structure: Any, number: int) -> str:
     """A leaf of the carried structure, in words."""
     return "what is carried" if structure is None else f"carried value {number + 1}"
 
@@ -67,7 +67,8 @@ def _check_carried(
             else f"start with a value of {b.dtype.name}, or convert with .to({a.dtype.name})"
         )
         raise ControlFlowError(
-            f"{name}: the {what} of {_place(before[0], number)} changes from {a} to {b}", help=fix
+            f"{name}: the {what} of {_carried_name(before[0], number)} changes from {a} to {b}",
+            help=fix,
         )
 
 
@@ -227,13 +228,13 @@ def iteration(f: Callable[[Any, Any], Any], given: ScanInputs) -> Iteration:
     ]
     results, returned, nodes = traced(frame, lambda c, x: _pair(f(c, x)), args, "f")
     after, outputs = results[1]
-    places = len(given.carried)
-    if [v is None for v in returned[:places]] != [v is None for v in given.carried]:
+    count = len(given.carried)
+    if [v is None for v in returned[:count]] != [v is None for v in given.carried]:
         raise _nested_differently("scan")
     _check_carried("scan", (given.carry, state), (after, nodes[: len(state)]))
     own = [*state, *slices, *frame.offsets]
     captured, (step,) = close([(own, nodes)], lambda o: invariant(o, frame.own))
-    present = [None if v is None else True for v in returned[places:]]
+    present = [None if v is None else True for v in returned[count:]]
     return Iteration(step, captured, list(frame.offsets.values()), frame.highest, outputs, present)
 
 

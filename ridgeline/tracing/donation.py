@@ -33,8 +33,8 @@ class Donation:
                 f"jit: donate is {donate!r}", help='give True, "x", 0 or ("x", "y"): arguments'
             )
 
-    def places(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> frozenset[int]:
-        """The places of donated tensors among the leaves of a call's arguments."""
+    def indices(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> frozenset[int]:
+        """The indices of donated tensors among the leaves of a call's arguments."""
         if not self._everything and not self._named:
             return frozenset()
         values: Iterable[Any] = [
@@ -43,11 +43,11 @@ class Donation:
         inside: list[Any] = []
         flatten((args, kwargs) if self._everything else list(values), inside)
         own = {id(item) for item in inside if isinstance(item, Tensor)}
-        found = frozenset(place for place, item in enumerate(leaves) if id(item) in own)
-        for place in found:
-            if leaves[place]._steps:
+        found = frozenset(index for index, item in enumerate(leaves) if id(item) in own)
+        for index in found:
+            if leaves[index]._steps:
                 raise ArgumentError(
-                    f"jit: argument {place + 1} is donated, but it is a view: its memory belongs "
+                    f"jit: argument {index + 1} is donated, but it is a view: its memory belongs "
                     "to another tensor",
                     help="give x.clone(), or leave it out of donate",
                 )
@@ -63,10 +63,10 @@ def donated_pairs(
     used = {output for output, _ in taken}
     free = [(output, kind) for output, kind in outputs if output not in used]
     found: list[tuple[int, int]] = []
-    for place, kind in donated:
+    for index, kind in donated:
         fitting = next((o for o, other in free if other == kind), None)
         if fitting is not None:
-            found.append((fitting, place))
+            found.append((fitting, index))
             free = [(o, other) for o, other in free if o != fitting]
     return found
 

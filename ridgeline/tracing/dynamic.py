@@ -39,14 +39,14 @@ class Pattern:
     def numbers(self) -> dict[int, SizeExpr]:
         """The unknowns that stand for whole numbers, by place."""
         leaves = enumerate(self.signature.leaves)
-        return {place: leaf for place, leaf in leaves if isinstance(leaf, SizeExpr)}
+        return {index: leaf for index, leaf in leaves if isinstance(leaf, SizeExpr)}
 
     @property
     def types(self) -> dict[int, TensorType]:
         """The types of tensors with unknown sizes, by place."""
         return {
-            place: leaf.type
-            for place, leaf in enumerate(self.signature.leaves)
+            index: leaf.type
+            for index, leaf in enumerate(self.signature.leaves)
             if isinstance(leaf, TensorSpec) and symbols(leaf.type.shape)
         }
 
@@ -102,20 +102,20 @@ def pattern(
     made: dict[int, SizeExpr] = {}
     leaves: list[Any] = list(signature.leaves)
     values: dict[str, int] = {}
-    for place, leaf in enumerate(leaves):
-        if place in numbers and type(leaf) is int and 0 <= leaf <= _BUCKETS[-1]:
+    for index, leaf in enumerate(leaves):
+        if index in numbers and type(leaf) is int and 0 <= leaf <= _BUCKETS[-1]:
             high = next(b for b in _BUCKETS[1:] if leaf <= b)
-            leaves[place] = symbol(f"I{place}", 0, high)
-            values[f"I{place}"] = leaf
+            leaves[index] = symbol(f"I{index}", 0, high)
+            values[f"I{index}"] = leaf
         if not isinstance(leaf, TensorSpec) or leaf.steps:
             continue
         shape = tuple(
-            _unknown(length, made) if (place, axis) in axes else length
+            _unknown(length, made) if (index, axis) in axes else length
             for axis, length in enumerate(leaf.type.shape)
         )
-        if leaf.same_as != place:  # another handle on the same memory
+        if leaf.same_as != index:  # another handle on the same memory
             shape = leaves[leaf.same_as].type.shape
-        leaves[place] = replace(leaf, type=replace(leaf.type, shape=shape))
+        leaves[index] = replace(leaf, type=replace(leaf.type, shape=shape))
     values |= {symbols([size])[0].name: length for length, size in made.items()}
     if not values:
         return None
@@ -148,11 +148,11 @@ def differing(before: Signature, after: Signature) -> Difference | None:
     if replace(before, leaves=()) != replace(after, leaves=()):
         return None
     found = Difference()
-    for place, (old, new) in enumerate(zip(before.leaves, after.leaves, strict=True)):
+    for index, (old, new) in enumerate(zip(before.leaves, after.leaves, strict=True)):
         if old == new or are_floats(old, new):
             continue
         if type(old) is int and type(new) is int:
-            found.numbers.add(place)
+            found.numbers.add(index)
             continue
         if not isinstance(old, TensorSpec) or not isinstance(new, TensorSpec) or new.steps:
             return None
@@ -161,7 +161,7 @@ def differing(before: Signature, after: Signature) -> Difference | None:
         if replace(old, type=replace(old.type, shape=new.type.shape)) != new:
             return None
         lengths = enumerate(zip(old.type.shape, new.type.shape))
-        found.axes |= {(place, axis) for axis, (a, b) in lengths if a != b}
+        found.axes |= {(index, axis) for axis, (a, b) in lengths if a != b}
     return found
 
 
@@ -192,9 +192,9 @@ class Policy:
             inside: list[Any] = []
             flatten(value, inside)
             own = {id(leaf) for leaf in inside if isinstance(leaf, Tensor)}
-            for place, leaf in enumerate(leaves):
+            for index, leaf in enumerate(leaves):
                 if id(leaf) in own:
-                    known |= {(place, _axis(axis, leaf, argument)) for axis in axes}
+                    known |= {(index, _axis(axis, leaf, argument)) for axis in axes}
         return known - self._fixed.get(signature.structure, set())
 
     def watch(self, before: Sequence[Signature], signature: Signature) -> None:
@@ -216,17 +216,17 @@ class Policy:
         """
         pinned = " ".join(shape.facts.pinned)
         said = []
-        for place, number in shape.numbers.items():
+        for index, number in shape.numbers.items():
             if everything or str(number) in pinned:
-                self._plain.setdefault(shape.signature.structure, set()).add(place)
-                said.append(f"argument {place + 1}")
+                self._plain.setdefault(shape.signature.structure, set()).add(index)
+                said.append(f"argument {index + 1}")
         if everything and said:
             return said
-        for place, kind in shape.types.items():
+        for index, kind in shape.types.items():
             for axis, size in enumerate(kind.shape):
                 if isinstance(size, SizeExpr) and (everything or str(size) in pinned):
-                    self._fixed.setdefault(shape.signature.structure, set()).add((place, axis))
-                    said.append(f"axis {axis} of argument {place + 1}")
+                    self._fixed.setdefault(shape.signature.structure, set()).add((index, axis))
+                    said.append(f"axis {axis} of argument {index + 1}")
         return said
 
 

@@ -94,15 +94,15 @@ class Executable:
         self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
         # the common kinds apart, so that a replay finds their buffers without asking what they are
         self.cells = [(n, s.cell) for n, s in self.readers if isinstance(s, CellInput)]
-        self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
+        self.arguments = [(n, s.index) for n, s in self.readers if isinstance(s, ArgumentInput)]
         self.numbers = [(n, LiveNumber(s)) for n, s in self.readers if isinstance(s, NumberInput)]
         self.gradients = [(n, s.owner) for n, s in self.readers if isinstance(s, GradientInput)]
         plain = (CellInput, ArgumentInput, NumberInput, GradientInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
-        self._places = places = {place_key(source): n for n, source in self.readers}
-        taken = pairs(recording.effects, places)
+        self._places = slot_of = {place_key(source): n for n, source in self.readers}
+        taken = pairs(recording.effects, slot_of)
         self._given = given = self._given_pairs(taken)
-        taken += [(output, places.get(place_key(source), -1)) for output, source in given]
+        taken += [(output, slot_of.get(place_key(source), -1)) for output, source in given]
         self._run_by(make(graph, taken))
 
     @property
@@ -145,9 +145,9 @@ class Executable:
         outputs = [(r.output, r.type) for r in recording.returns if isinstance(r, Fresh)]
         pattern = recording.pattern
         signature = recording.signature if pattern is None else pattern.signature
-        donated = [(place, signature.leaves[place].type) for place in sorted(recording.donated)]
+        donated = [(index, signature.leaves[index].type) for index in sorted(recording.donated)]
         found = donated_pairs(outputs, donated, taken)
-        return [(output, ArgumentInput(place)) for output, place in found]
+        return [(output, ArgumentInput(index)) for output, index in found]
 
     def _steady_sources(self, inputs: Mapping[Node, Source]) -> dict[Node, SteadySource]:
         """The tensors and numbers that inference reads and does not change."""
@@ -171,8 +171,8 @@ class Executable:
     def live_buffers(self, leaves: Sequence[Any]) -> list[HostBuffer]:
         """The program's inputs as they are now."""
         buffers = self.fixed.copy()
-        for slot, place in self.arguments:
-            cell = leaves[place]._cell
+        for slot, index in self.arguments:
+            cell = leaves[index]._cell
             buffer = cell.node.buffer  # one read: another thread may write to the cell
             if buffer is None or (cell.rare is not None and cell.rare.shared is not None):
                 buffer = settled(cell)
@@ -292,7 +292,7 @@ class Executable:
         for track, mode in recording.effects.modes:
             changes.append((track, "mode", mode))
         for change in recording.effects.gradients:
-            owner = change.owner if change.place is None else leaves[change.place]
+            owner = change.owner if change.argument is None else leaves[change.argument]
             value = change.value
             if isinstance(value, Fresh) and value.output in kept:
                 cell = kept[value.output]
@@ -302,7 +302,7 @@ class Executable:
             if gradient is not None or owner._extra is not None:
                 changes.append((owner._details(), "grad", gradient))
         if recording.donated:
-            given = [leaves[place] for place in recording.donated]
+            given = [leaves[index] for index in recording.donated]
             give_away(given, recording.name, user_line(), changes)
         if (
             len(recording.returns) == 1
@@ -357,7 +357,7 @@ class Executable:
             replacements[node] = live_node(source, leaves)
         for key, source, track in tracked.keys:
             cell = live_cell(source, leaves)
-            own = leaves[source.place]._track if isinstance(source, ArgumentInput) else track
+            own = leaves[source.index]._track if isinstance(source, ArgumentInput) else track
             replacements[key] = special(cell, own)
         numbers = [*tracked.outputs, *tracked.saved]
         graphs = [*tracked.outputs.values(), *tracked.saved.values()]

@@ -58,7 +58,7 @@ def place_key(source: Source) -> Hashable:
     if isinstance(source, CellInput):
         return source.cell
     if isinstance(source, ArgumentInput):
-        return ("argument", source.place)
+        return ("argument", source.index)
     return ("gradient", id(source.owner)) if isinstance(source, GradientInput) else source
 
 
@@ -134,7 +134,7 @@ class Handover:
         """The cells of gradients that nobody but their owners holds."""
         found = []
         for change, state in self._gradients:
-            cell = _gradient(change.owner if change.place is None else leaves[change.place])
+            cell = _gradient(change.owner if change.argument is None else leaves[change.argument])
             if cell is not None:
                 if cell.mode != PLAIN or cell.rare is not None:
                     state = state._replace(stays=False, gradient=False)

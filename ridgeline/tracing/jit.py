@@ -150,10 +150,10 @@ class JitFunction:
         if self._donate:
             leaves: list[Any] = []
             flatten((args, kwargs), leaves)
-            places = self._donation.places(leaves, args, kwargs)
+            indices = self._donation.indices(leaves, args, kwargs)
             name = getattr(self.function, "__qualname__", repr(self.function))
             changes: list[Change] = []
-            give_away([leaves[place] for place in places], name, user_line(), changes)
+            give_away([leaves[index] for index in indices], name, user_line(), changes)
             apply(starmap(setattr, changes))
         return result
 
@@ -161,7 +161,7 @@ class JitFunction:
         self, trace: Trace, signature: Signature, leaves: list[Any], args: Any, kwargs: Any
     ) -> Trace:
         """Trace a call that would be replayed: it must come to what would have been replayed."""
-        donated = self._donation.places(leaves, args, kwargs)
+        donated = self._donation.indices(leaves, args, kwargs)
         changing = self._changing.get(signature.structure, _NONE)
         fresh = self._capture(args, kwargs, signature, changing, donated)
         compare_traces(trace, fresh)
@@ -186,10 +186,10 @@ class JitFunction:
 
     def _find(self, signature: Any, leaves: list[Any]) -> Trace | None:
         with self._lock:
-            for place, trace in enumerate(self._traces):
+            for index, trace in enumerate(self._traces):
                 if trace.broken(signature, leaves) is None:
-                    if place:
-                        self._traces.insert(0, self._traces.pop(place))
+                    if index:
+                        self._traces.insert(0, self._traces.pop(index))
                     return trace
             for template in self._templates:
                 values = template.values(signature, leaves)
@@ -203,7 +203,7 @@ class JitFunction:
             return trace  # it stands for the call that was traced alone
         traces = self._traces
         traces.insert(0, trace)
-        settled = [place for place, each in enumerate(traces) if each.recording.symbolic]
+        settled = [index for index, each in enumerate(traces) if each.recording.symbolic]
         if len(settled) > MOST_SETTLED:  # their template finds them too, without a search
             del traces[settled[-1]]
         del traces[MOST_TRACES:]
@@ -218,7 +218,7 @@ class JitFunction:
             changing = self._changing_floats(signature)
             lifted = signature_of(signature.structure, leaves, changing)
             shape = self._pattern(lifted, leaves, args, kwargs)
-            donated = self._donation.places(leaves, args, kwargs)
+            donated = self._donation.indices(leaves, args, kwargs)
             failed: Exception | None = None
             if shape is not None:
                 try:

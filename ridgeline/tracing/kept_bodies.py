@@ -58,7 +58,7 @@ class KeptBodies(Generic[T]):
 class _Number:
     """An input of a body that is one of the numbers of a call, in an element type."""
 
-    place: int
+    index: int
     dtype: DType
 
 
@@ -75,8 +75,8 @@ class _Kept:
         for other in self.others:
             if isinstance(other, Node):
                 inputs.append(other)
-            elif dtypes.fits(numbers[other.place], other.dtype):
-                inputs.append(lift(numbers[other.place], other.dtype))
+            elif dtypes.fits(numbers[other.index], other.dtype):
+                inputs.append(lift(numbers[other.index], other.dtype))
             else:
                 return None
         return inputs
@@ -133,8 +133,8 @@ def _traced(
         return None  # the plain way says what is wrong
     captured, (body,) = close([(own, outputs)], lambda roots: entered(roots, set()))
     others = [_source(node, own_numbers) for node in captured]
-    found = {other.place for other in others if isinstance(other, _Number)}
-    if found != {place for place, number in enumerate(numbers) if isfinite(number)}:
+    found = {other.index for other in others if isinstance(other, _Number)}
+    if found != {index for index, number in enumerate(numbers) if isfinite(number)}:
         return None  # a number has become structure
     if any(isinstance(o, Node) and not is_steady(o) for o in others):
         return None
@@ -144,9 +144,9 @@ def _traced(
 def _source(node: Node, numbers: Sequence[float]) -> _Number | Node:
     """Where an input that is no tensor of the call comes from."""
     if isinstance(node.buffer, Number0d):
-        for place, number in enumerate(numbers):
+        for index, number in enumerate(numbers):
             if node.buffer.value is number:
-                return _Number(place, node.dtype)
+                return _Number(index, node.dtype)
     return node
 
 

@@ -90,8 +90,8 @@ def _sources(found: Iteration, weights: Sequence[Node]) -> tuple[int | Node, ...
     So it is with weights that are one node, or constants that went into the body, and with what
     was computed from weights outside of it.
     """
-    places = {node: place for place, node in enumerate(weights)}
-    captured = [places.get(node, node) for node in found.captured]
-    whole = sum(isinstance(c, int) for c in captured) == len(weights) == len(places)
+    index_of = {node: index for index, node in enumerate(weights)}
+    captured = [index_of.get(node, node) for node in found.captured]
+    whole = sum(isinstance(c, int) for c in captured) == len(weights) == len(index_of)
     steady = all(isinstance(c, int) or is_steady(c) for c in captured)
     return tuple(captured) if whole and steady and not found.offsets else None

@@ -31,7 +31,7 @@ _SINGLE = (*_ATTRIBUTES, "key", "item")  # looks at one value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Location:
     """An attribute in an object's own table, an entry of a dict, or the end of a list."""
 
     owner: Any
@@ -76,7 +76,7 @@ class Place:
 class StateWrite:
     """What a call left at a place, and what was there when it began."""
 
-    place: Place
+    location: Location
     value: Any
     before: Any
 
@@ -85,18 +85,18 @@ class StateWrite:
 class StoreSpec:
     """A store as a replay does it: nested leaves that are results of the call or plain values."""
 
-    place: Place
+    location: Location
     structure: Hashable
     leaves: tuple[Any, ...]
 
     @property
     def adds(self) -> bool:
         """True for what is added to a list, and not put in the place of something."""
-        return self.place.key is None
+        return self.location.key is None
 
     def call(self, made: Sequence[Any]) -> Callable[[], object]:
         """The call of C code that does it with these leaves."""
-        return self.place.put(unflatten(self.structure, list(made)))
+        return self.location.put(unflatten(self.structure, list(made)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +116,19 @@ class _Kind:
 class Held:
     """Tensors that the function found at a place to which it also stores."""
 
-    def __init__(self, place: Place, found: Any) -> None:
+    def __init__(self, location: Location, found: Any) -> None:
         leaves: list[Any] = []
-        self._place, self._structure = place, flatten(found, leaves)
+        self._location, self._structure = location, flatten(found, leaves)
         self.tensors: tuple[Tensor, ...] = tuple(leaves)  # for the call that is traced
         self._thread = get_ident()
         self._kinds = [_Kind.of(tensor) for tensor in leaves]
 
     def __str__(self) -> str:
-        return f"what is at {self._place}"
+        return f"what is at {self._location}"
 
     def _leaves(self) -> tuple[Hashable, list[Any]]:
         leaves: list[Any] = []
-        return flatten(self._place.now(), leaves), leaves
+        return flatten(self._location.now(), leaves), leaves
 
     def fits(self) -> bool:
         """True while there are tensors of the same kind, each of them a tensor of its own."""
@@ -173,22 +173,22 @@ class Stores:
     _known: dict[tuple[int, Any], StateWrite] = field(default_factory=dict)  # the first at a place
     _owners: set[int] = field(default_factory=set)
 
-    def add(self, place: Place, value: Any, capture: Any) -> bool:
+    def add(self, location: Location, value: Any, capture: Any) -> bool:
         """A value is left at a place; False where that is nothing for a replay to do again."""
         if not _tensors(value, lambda tensor: tensor._cell.capture is capture):
             return False
-        at = (id(place.table), place.key)
-        before = MISSING if place.key is None else place.now()
+        at = (id(location.table), location.key)
+        before = MISSING if location.key is None else location.now()
         first = self._known.get(at)
-        store = StateWrite(place, value, before if first is None else first.before)
+        store = StateWrite(location, value, before if first is None else first.before)
         self._known.setdefault(at, store)
-        self._owners.add(id(place.table))
+        self._owners.add(id(location.table))
         self.all.append(store)
         return True
 
     def keep(self, is_outside: Callable[[Any], bool]) -> None:
         """Forget what was left in objects that the function itself has made."""
-        self.all = [store for store in self.all if is_outside(store.place.owner)]
+        self.all = [store for store in self.all if is_outside(store.location.owner)]
 
     def touches(self, table: Any) -> bool:
         """True for a container to which the function has stored."""
@@ -211,7 +211,7 @@ class Stores:
         if not self.touches(container):
             return container
         if isinstance(container, list):
-            added = [store.value for store in self.all if store.place.owner is container]
+            added = [store.value for store in self.all if store.location.owner is container]
             return container[: len(container) - len(added)]
         old = {key: self._known[id(container), key].before for key in container
                if self.knows(container, key)}  # fmt: skip
@@ -228,20 +228,20 @@ class Stores:
 
     def specs(self, spec_of: Callable[[Tensor], Any]) -> list[StoreSpec]:
         """The stores as replays do them: to each place of a dict once, to a list every time."""
-        last = {(id(s.place.table), s.place.key): s for s in self.all}
+        last = {(id(s.location.table), s.location.key): s for s in self.all}
         found = []
         for store in self.all:
-            key = store.place.key
-            if key is None or last[id(store.place.table), key] is store:
+            key = store.location.key
+            if key is None or last[id(store.location.table), key] is store:
                 leaves: list[Any] = []
                 structure = flatten(store.value, leaves)
-                found.append(StoreSpec(store.place, structure, tuple(map(spec_of, leaves))))
+                found.append(StoreSpec(store.location, structure, tuple(map(spec_of, leaves))))
         return found
 
 
 def adopt(stores: Stores, reads: Sequence[Read], capture: Capture) -> list[Read]:
     """Make inputs of the tensors that the function found where it also stores; the other reads."""
-    last = {(id(store.place.table), store.place.key): store.value for store in stores.all}
+    last = {(id(store.location.table), store.location.key): store.value for store in stores.all}
     kept = []
     for read in reads:
         owner = read.owner
@@ -257,6 +257,6 @@ def _held(read: Read, stored: Any) -> Held | None:
     """What was found, if the next call will find the same kind of thing."""
     if not _tensors(read.value, lambda tensor: tensor._track.mode != LEAF):
         return None
-    place = Place(read.owner, read.key, read.look in _ATTRIBUTES)
-    held = Held(place, read.value)
+    location = Location(read.owner, read.key, read.look in _ATTRIBUTES)
+    held = Held(location, read.value)
     return held if held.is_like(stored) else None

@@ -36,12 +36,12 @@ class MovingViews:
 
     def shown(self, structure: Hashable, leaves: list[Any]) -> list[Any]:
         """The arguments with views as tensors of their own, where they may be."""
-        places = self._places.get(structure)
-        if not places:
+        indices = self._places.get(structure)
+        if not indices:
             return leaves
         return [
-            holding(read(value), PLAIN) if place in places and _is_plain_view(value) else value
-            for place, value in enumerate(leaves)
+            holding(read(value), PLAIN) if index in indices and _is_plain_view(value) else value
+            for index, value in enumerate(leaves)
         ]
 
     def learn(self, traces: Iterable[Trace], signature: Signature, leaves: Sequence[Any]) -> bool:
@@ -66,7 +66,7 @@ class MovingViews:
 
 def is_fit(trace: Trace, given: Sequence[Any], shown: Sequence[Any]) -> bool:
     """True where a trace can take arguments by their value: it changes nothing under them."""
-    by_value = {place for place, (a, b) in enumerate(zip(given, shown)) if a is not b}
+    by_value = {index for index, (a, b) in enumerate(zip(given, shown)) if a is not b}
     return _changes_nothing(trace, by_value, given)
 
 
@@ -75,7 +75,7 @@ def _changes_nothing(trace: Trace, by_value: Set[int], given: Sequence[Any]) -> 
     sources = [write.source for write in recording.effects.writes]
     written = {source.cell for source in sources if isinstance(source, CellInput)}
     # what is written through another argument, of which this one may show a part
-    written |= {given[s.place]._cell for s in sources if isinstance(s, ArgumentInput)}
+    written |= {given[s.index]._cell for s in sources if isinstance(s, ArgumentInput)}
     return not by_value & recording.touched and not any(given[p]._cell in written for p in by_value)
 
 
@@ -95,21 +95,21 @@ def _moved(before: Signature, after: Signature) -> set[int]:
     if same != (after.structure, after.gradients, after.autocast):
         return set()
     moved = set()
-    for place, (old, new) in enumerate(zip(before.leaves, after.leaves, strict=True)):
+    for index, (old, new) in enumerate(zip(before.leaves, after.leaves, strict=True)):
         if old == new:
             continue
         if not isinstance(old, TensorSpec) or not isinstance(new, TensorSpec):
             return set()
-        if not new.steps or not _alike(old, new, place):
+        if not new.steps or not _alike(old, new, index):
             return set()
-        moved.add(place)
+        moved.add(index)
     return moved
 
 
-def _alike(old: TensorSpec, new: TensorSpec, place: int) -> bool:
+def _alike(old: TensorSpec, new: TensorSpec, index: int) -> bool:
     """True for two values of one type; in the trace it was a value of its own, or shared alike."""
     plain = max(old.mode, new.mode) < GRAPH
-    return plain and old.same_as in (new.same_as, place) and _type(old) == _type(new)
+    return plain and old.same_as in (new.same_as, index) and _type(old) == _type(new)
 
 
 def _type(spec: TensorSpec) -> TensorType:
@@ -118,20 +118,22 @@ def _type(spec: TensorSpec) -> TensorType:
 
 def touched(recording: Recording, conditions: Conditions, leaves: Sequence[Any]) -> set[int]:
     """The arguments that a trace writes to, returns or differentiates, and so needs themselves."""
-    found = {place for place, _ in conditions.pinned}
-    found |= {place for _, place, _ in conditions.gradients_read if place is not None}
-    found |= {change.place for change in recording.effects.gradients if change.place is not None}
+    found = {index for index, _ in conditions.pinned}
+    found |= {index for _, index, _ in conditions.gradients_read if index is not None}
+    found |= {
+        change.argument for change in recording.effects.gradients if change.argument is not None
+    }
     found |= set(recording.donated)
     sources: list[Any] = [write.source for write in recording.effects.writes]
     for spec in recording.returns:
         sources.append(getattr(spec, "source", None))
-        place = getattr(spec, "place", None)
-        if place is not None:
-            found.add(place)
-    found |= {source.place for source in sources if isinstance(source, ArgumentInput)}
+        argument = getattr(spec, "argument", None)
+        if argument is not None:
+            found.add(argument)
+    found |= {source.index for source in sources if isinstance(source, ArgumentInput)}
     changed = {track for track, _ in recording.effects.modes}
     return found | {
-        place
-        for place, value in enumerate(leaves)
+        index
+        for index, value in enumerate(leaves)
         if isinstance(value, Tensor) and changed & {value._track, value._cell}
     }

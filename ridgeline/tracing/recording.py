@@ -157,9 +157,9 @@ class _Recorded:
         recorder = CallRecorder(capture.watch, described_parts((self.args, self.kwargs)), capture)
         recorder.found(self.function)
         recorder.found(getattr(self.function, "__self__", None))
-        for place, leaf in enumerate(self.leaves):
+        for index, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):
-                capture.argument(leaf._cell, place)
+                capture.argument(leaf._cell, index)
             else:
                 recorder.found(leaf)
         modes.call_recorder = recorder
@@ -179,10 +179,10 @@ class _Recorded:
         """The arguments with changing numbers as ones that every call reads anew."""
         call = self.call
         return [
-            Lifted(lambda place=place: call.leaves[place], leaf)  # type: ignore[misc]
+            Lifted(lambda index=index: call.leaves[index], leaf)  # type: ignore[misc]
             if described is CHANGING
-            else self.unknown.get(place, leaf)
-            for place, (leaf, described) in enumerate(zip(self.leaves, self.signature.leaves))
+            else self.unknown.get(index, leaf)
+            for index, (leaf, described) in enumerate(zip(self.leaves, self.signature.leaves))
         ]
 
     def _is_unchanged(self) -> bool:
@@ -268,12 +268,12 @@ class _Recorded:
         saved = saved_for_backward(
             list(graphs.values()), lambda n: n in known or n.buffer is not None
         )
-        places = {}
+        node_at = {}
         for node in saved:
             outputs.append(node)
-            places[len(outputs) - 1] = node
+            node_at[len(outputs) - 1] = node
         keys = []
         for outer, shadow in capture.shadows.items():
             if shadow.rare is not None and shadow.rare.key is not None and shadow.mode == LEAF:
                 keys.append((shadow.rare.key, track_source(capture, outer, self.leaves), outer))
-        return Tracked(graphs, places, keys, dict(capture.inputs))
+        return Tracked(graphs, node_at, keys, dict(capture.inputs))

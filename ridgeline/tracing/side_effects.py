@@ -54,7 +54,7 @@ class Given:
 
     source: Source | None  # how its cell is found again
     tensor: Tensor
-    place: int | None  # among the arguments, when it is an argument itself
+    argument: int | None  # among the arguments, when it is an argument itself
     mode: int | None = None  # how a handle that was detached inside stands to differentiation
     gradient: Fresh | None = None  # the `.grad` of a handle that was made a variable inside
 
@@ -74,7 +74,7 @@ class GradientWrite:
     """A `.grad` that the call assigned: None, a new tensor, or one that existed."""
 
     owner: Tensor
-    place: int | None  # when the owner is an argument
+    argument: int | None  # when the owner is an argument
     value: Fresh | Tensor | None
 
 
@@ -113,15 +113,15 @@ def result_of(spec: Any, nodes: Sequence[Node], leaves: Sequence[Any]) -> Any:
 
 
 def given(spec: Given, nodes: Sequence[Node], leaves: Sequence[Any]) -> Tensor:
-    if spec.place is not None:
-        found: Tensor = leaves[spec.place]
+    if spec.argument is not None:
+        found: Tensor = leaves[spec.argument]
         return found
     if spec.source is None:
         return spec.tensor
     made = alias(spec.tensor)
     made._cell, made._seen = live_cell(spec.source, leaves), None
     if isinstance(spec.source, ArgumentInput) and spec.mode is None:
-        made._track = leaves[spec.source.place]._track
+        made._track = leaves[spec.source.index]._track
     else:
         made._track = Track(CUT, None)
     if spec.mode == LEAF:
@@ -136,7 +136,7 @@ def live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
     if isinstance(source, CellInput):
         return source.cell
     if isinstance(source, ArgumentInput):
-        cell: Cell = leaves[source.place]._cell
+        cell: Cell = leaves[source.index]._cell
         return cell
     if isinstance(source, StateInput):
         return source.held.cell(source.number)
@@ -206,10 +206,10 @@ def live_node(source: Source, leaves: Sequence[Any]) -> Node:
     return live_cell(source, leaves).node
 
 
-def place_of(tensor: Tensor, leaves: Sequence[Any]) -> int | None:
-    for place, leaf in enumerate(leaves):
+def argument_index(tensor: Tensor, leaves: Sequence[Any]) -> int | None:
+    for index, leaf in enumerate(leaves):
         if leaf is tensor:
-            return place
+            return index
     return None
 
 
@@ -217,9 +217,9 @@ def track_source(capture: Capture, track: Track, leaves: Sequence[Any]) -> Sourc
     """How the cell under a track is found again."""
     if isinstance(track, Cell):
         return capture.source(track)
-    for place, leaf in enumerate(leaves):
+    for index, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor) and leaf._track is track:
-            return ArgumentInput(place)
+            return ArgumentInput(index)
     owner = track.rare.owner() if track.rare is not None and track.rare.owner is not None else None
     assert owner is not None, "a variable's tensor is alive while it is traced"
     return CellInput(owner._cell)
@@ -234,10 +234,10 @@ def return_spec(
 ) -> Fresh | Given:
     outside = tensor._cell.capture is None
     source = capture.source(tensor._cell) if outside else None
-    gone = isinstance(source, ArgumentInput) and source.place in donated
-    place = place_of(tensor, leaves)
-    if place is not None and not gone:
-        return Given(None, tensor, place)
+    gone = isinstance(source, ArgumentInput) and source.index in donated
+    argument = argument_index(tensor, leaves)
+    if argument is not None and not gone:
+        return Given(None, tensor, argument)
     if source is not None and not gone:
         inside = tensor._track.capture is not None
         # another handle on an argument (a slice of all of it) follows the argument
@@ -266,15 +266,15 @@ def gradient_write(
     leaves: Sequence[Any],
     outputs: list[Node],
 ) -> GradientWrite | None:
-    place = place_of(owner, leaves)
+    argument = argument_index(owner, leaves)
     if value is None:
-        return GradientWrite(owner, place, None)
+        return GradientWrite(owner, argument, None)
     before = owner._extra.grad if owner._extra is not None else None
     if value is before:
         return None  # the same tensor, written in place
     if value._cell.capture is None:
-        return GradientWrite(owner, place, value)
-    return GradientWrite(owner, place, _new_value(value, outputs))
+        return GradientWrite(owner, argument, value)
+    return GradientWrite(owner, argument, _new_value(value, outputs))
 
 
 def _new_value(value: Tensor, outputs: list[Node]) -> Fresh:

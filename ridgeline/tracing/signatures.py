@@ -68,12 +68,12 @@ def signature_of(
     """The signature of a call; floats at the places in `changing` may have any value."""
     first: dict[Cell, int] = {}
     described: list[Any] = []
-    for place, leaf in enumerate(leaves):
+    for index, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             cell = leaf._cell
-            same = first.setdefault(cell, place)
+            same = first.setdefault(cell, index)
             described.append(TensorSpec(cell.node.types[0], leaf._track.mode, leaf._steps, same))
-        elif place in changing and type(leaf) is float:
+        elif index in changing and type(leaf) is float:
             described.append(CHANGING)
         else:
             described.append(guards.freeze(leaf))
@@ -114,9 +114,9 @@ def difference(before: Signature, after: Signature) -> str:
         return "autocast was switched " + ("on or to another type" if after.autocast else "off")
     if before.structure != after.structure or len(before.leaves) != len(after.leaves):
         return "the arguments are nested differently"
-    for place, (old, new) in enumerate(zip(before.leaves, after.leaves)):
+    for index, (old, new) in enumerate(zip(before.leaves, after.leaves)):
         if old != new:
-            return f"argument {place + 1} was {_shown(old)} and is {_shown(new)}"
+            return f"argument {index + 1} was {_shown(old)} and is {_shown(new)}"
     return "the signature differs"
 
 
@@ -140,8 +140,8 @@ def argument_value(
         if several or -len(names) <= argument < len(names):
             return None if several else kwargs.get(names[argument])
     elif argument in names:
-        place = names.index(argument)
-        return args[place] if place < len(args) else None
+        index = names.index(argument)
+        return args[index] if index < len(args) else None
     raise ArgumentError(
         f"jit: {option} names the argument {argument!r}, which the function does not have",
         help=f"its arguments are {', '.join(names)}",

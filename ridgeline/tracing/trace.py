@@ -51,7 +51,7 @@ class Trace:
         if modes.autocast != signature.autocast:
             return False
         first: dict[Cell, int] = {}
-        for place, (arg, spec) in enumerate(zip(args, specs)):
+        for index, (arg, spec) in enumerate(zip(args, specs)):
             if not isinstance(arg, Tensor):
                 return False
             cell = arg._cell
@@ -60,7 +60,7 @@ class Trace:
                 (kind is not spec.type and kind != spec.type)
                 or arg._track.mode != spec.mode
                 or arg._steps != spec.steps
-                or first.setdefault(cell, place) != spec.same_as
+                or first.setdefault(cell, index) != spec.same_as
             ):
                 return False
         return self.conditions.changed(args) is None

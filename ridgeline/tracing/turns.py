@@ -17,7 +17,7 @@ from ridgeline.tracing.side_effects import Effects, live_cell
 class Turned:
     """State whose turn depends on the call: arguments, and gradients by their owners."""
 
-    places: tuple[int, ...]
+    arguments: tuple[int, ...]
     gradients: tuple[GradientInput, ...]
 
 
@@ -25,26 +25,26 @@ def turns_for(effects: Effects, donated: Set[int]) -> tuple[tuple[Turn, ...], Tu
     """The turns that every call takes, in order, and where to look for more of them."""
     state: list[Any] = [generator for generator, _ in effects.drawn]
     state += [track for track, _ in effects.modes]
-    places, gradients = set(donated), list[GradientInput]()
+    indices, gradients = set(donated), list[GradientInput]()
     for write in effects.writes:
         source = write.source() if isinstance(write.source, ref) else write.source
         if isinstance(source, ArgumentInput):
-            places.add(source.place)
+            indices.add(source.index)
         elif isinstance(source, GradientInput):
             gradients.append(source)
         elif isinstance(source, CellInput | Cell):
             state.append(source.cell if isinstance(source, CellInput) else source)
     for change in effects.gradients:
-        if change.place is not None:
-            places.add(change.place)
+        if change.argument is not None:
+            indices.add(change.argument)
         else:
             state.append(change.owner._cell)
-    more = Turned(tuple(sorted(places)), tuple(gradients)) if places or gradients else None
+    more = Turned(tuple(sorted(indices)), tuple(gradients)) if indices or gradients else None
     return claimed(state), more
 
 
 def turns_of(fixed: tuple[Turn, ...], more: Turned, leaves: Sequence[Any]) -> tuple[Turn, ...]:
     """The turns that a call takes, in order."""
-    cells = [leaves[place]._cell for place in more.places]
+    cells = [leaves[index]._cell for index in more.arguments]
     cells += [live_cell(source, leaves) for source in more.gradients]
     return in_order((*fixed, *map(turn_of, cells)))

@@ -60,10 +60,10 @@ def fit(
     average = None if ema is None else Average(model, ema)
     step = Step(model, optimizer, objective, accumulate, clip, average)
     settings = {"accumulate": accumulate, "clip": clip, "ema": ema}
-    place = str(next(model.parameters()).device)
-    run = Run(model, optimizer, scheduler, loader, step, settings, place)
+    device = str(next(model.parameters()).device)
+    run = Run(model, optimizer, scheduler, loader, step, settings, device)
     if validation is not None:
-        evaluator = Evaluator(model if average is None else average.model, objective, place)
+        evaluator = Evaluator(model if average is None else average.model, objective, device)
         run.validate = partial(evaluator, validation)
     if not resume:
         check_free(folder, "resume=True")

@@ -240,10 +240,10 @@ def _report_epoch(
 
 def _diverged(run: Run, value: float, checkpoint: Path) -> DivergedError:
     """The error, with the op and line that made the first bad value."""
-    place = f"epoch {run.progress.epoch + 1}, step {run.progress.step + 1}"
+    moment = f"epoch {run.progress.epoch + 1}, step {run.progress.step + 1}"
     rate = run.optimizer.param_groups[0]["lr"]
     return DivergedError(
-        f"the loss became {value} in {place}",
+        f"the loss became {value} in {moment}",
         note=f"{_first_bad_value(run, checkpoint)}\nthe learning rate was {rate:.3g}; "
         "the last checkpoint is unchanged",
         help="lower the learning rate (--lr), or look at the line above",

@@ -83,9 +83,9 @@ def scatter(points: Any, labels: Any, size: int = 400) -> NDArray[np.uint8]:
     low, high = xy.min(0), xy.max(0)
     margin, dot = size // 20, max(1, size // 130)
     span = np.where(high > low, high - low, 1.0)
-    places = np.rint(margin + (xy - low) / span * (size - 1 - 2 * margin)).astype(np.int64)
+    pixels = np.rint(margin + (xy - low) / span * (size - 1 - 2 * margin)).astype(np.int64)
     made = np.full((size, size, 3), 255, np.uint8)
-    for (x, y), kind in zip(places, kinds):
+    for (x, y), kind in zip(pixels, kinds):
         row = size - 1 - y  # y grows upwards
         made[row - dot : row + dot + 1, x - dot : x + dot + 1] = PALETTE[kind % len(PALETTE)]
     return made.transpose(2, 0, 1)

@@ -65,14 +65,14 @@ def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
     return time_table(rows_against(rows, roof, run.model), wall, title)
 
 
-def _limits(place: device) -> tuple[Ceilings | GpuCeilings, str]:
+def _limits(target: device) -> tuple[Ceilings | GpuCeilings, str]:
     """The ceilings of where a model is, and how they were found."""
-    if place == CPU:
+    if target == CPU:
         found = ceilings()
         return found, f"with {found.threads} threads (measured)"
     from ridgeline.runtime.cuda.ceilings import ceilings as of_gpu
 
-    limits = of_gpu(place.index or 0)
+    limits = of_gpu(target.index or 0)
     return limits, f"on {limits.name} (copies measured, arithmetic by its clock)"
 
 

@@ -42,9 +42,9 @@ def rounds(
     return x0, x1, x2, x3
 
 
-def word(key: Array, counter: Array, place: Array) -> Array:
+def word(key: Array, counter: Array, word_index: Array) -> Array:
     """One word of each block, all in uint64: the first to the fourth, by the place modulo four."""
-    key, counter, place = np.broadcast_arrays(key, counter, place)
+    key, counter, word_index = np.broadcast_arrays(key, counter, word_index)
     found = blocks(key, counter).astype(np.uint64)
-    at = (place % np.uint64(WORDS)).astype(np.int64)
+    at = (word_index % np.uint64(WORDS)).astype(np.int64)
     return np.asarray(np.take_along_axis(found, at[..., None], axis=-1)[..., 0])

@@ -145,18 +145,18 @@ class CIFAR10(VisionDataset):
     ) -> None:
         super().__init__(root, None, transform, target_transform)
         self.train = train
-        place = Path(self.root)
-        if not (place / self.folder).is_dir():
-            if not (place / self.archive).is_file():
+        folder = Path(self.root)
+        if not (folder / self.folder).is_dir():
+            if not (folder / self.archive).is_file():
                 if not download:
                     raise MissingFileError(
                         f"{type(self).__name__} is not in {self.root}",
                         help="pass download=True, or put the files there",
                     )
-                _fetch(place, self.archive, (self.source,))
-            with tarfile.open(place / self.archive) as file:
-                file.extractall(place, filter="data")
-        files = [place / self.folder / name for name in self.parts[not train]]
+                _fetch(folder, self.archive, (self.source,))
+            with tarfile.open(folder / self.archive) as file:
+                file.extractall(folder, filter="data")
+        files = [folder / self.folder / name for name in self.parts[not train]]
         pieces = [unpickled(file, file.read_bytes(), self.key) for file in files]
         planes = np.concatenate([piece["data"] for piece in pieces]).reshape(-1, 3, 32, 32)
         self.data = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))

@@ -240,8 +240,8 @@ class RandomChoice(Transform):
     def change(self, img: Any) -> Any:
         """What the chosen one gives."""
         weights = np.cumsum(self.p if self.p is not None else np.ones(len(self.transforms)))
-        place = int(np.searchsorted(weights, uniform(0.0, float(weights[-1])), side="right"))
-        return self.transforms[place](img)
+        index = int(np.searchsorted(weights, uniform(0.0, float(weights[-1])), side="right"))
+        return self.transforms[index](img)
 
 
 class RandomCrop(Transform):

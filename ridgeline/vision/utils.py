@@ -42,9 +42,9 @@ def make_grid(
     high, wide = height + padding, width + padding
     size = (channels, rows * high + padding, columns * wide + padding)
     grid = full(size, pad_value, dtype=images.dtype, device=images.device)
-    for place in range(count):
-        top, left = place // columns * high + padding, place % columns * wide + padding
-        grid[:, top : top + height, left : left + width] = images[place]
+    for index in range(count):
+        top, left = index // columns * high + padding, index % columns * wide + padding
+        grid[:, top : top + height, left : left + width] = images[index]
     return grid
 
 

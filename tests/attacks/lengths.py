@@ -91,7 +91,7 @@ ATTACK = Attack(
         Fault("a program over unknowns stands for any numbers", "execution.generalize",
               "General._stands_for", "tuple(expected) == numbers and ", ""),
         Fault("a form does not know which value an op reads", "execution.generalize", "form_of",
-              "rows += [place[i] for i in current.inputs]", "rows += [len(current.inputs)]"),
+              "rows += [position[i] for i in current.inputs]", "rows += [len(current.inputs)]"),
         Fault("what was decided for one length holds for all", "execution.generalize",
               "General._stands_for", " and self._facts.broken(values) is None", ""),
     ),

@@ -65,8 +65,8 @@ class Accesses:
 
     def _linear(self, shape: tuple[Expr, ...], index: tuple[Expr, ...]) -> str:
         linear: Expr = ir.index(0)
-        for size, place in zip(shape, index):
-            linear = linear * size + place
+        for size, coordinate in zip(shape, index):
+            linear = linear * size + coordinate
         return self.values.index(linear)
 
     def _place(self, registers: Registers, index: tuple[Expr, ...]) -> str:
@@ -117,8 +117,8 @@ class Accesses:
     def _owner(self) -> str | None:
         """The test that lets one thread of those that run a statement alike write to memory."""
         covered = 0
-        for place in self.chain:
-            covered |= place.mask
+        for bits in self.chain:
+            covered |= bits.mask
         alike = (self.threads.total - 1) & ~covered
         return f"(tid & {alike}) == 0" if alike else None
 

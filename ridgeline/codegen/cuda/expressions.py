@@ -169,8 +169,8 @@ class Expressions:
         """True for a load that is known to lie within its buffer."""
         if any(isinstance(e, Load) for i in load.index for e in ir.subexpressions(i)):
             return False
-        for size, place in zip(load.buffer.shape, load.index):
-            low, high = self._interval(place)
+        for size, coordinate in zip(load.buffer.shape, load.index):
+            low, high = self._interval(coordinate)
             if not isinstance(size, Const) or low < 0 or high >= int(size.value):
                 return False
         return True
@@ -224,9 +224,9 @@ class Expressions:
 
     def _narrowed(self, expr: OpExpr, args: list[str]) -> list[str]:
         """A place of 32 bits compared with a number of 64: one that is no place becomes -1."""
-        for place, number in ((0, 1), (1, 0)):
-            short = self._is_short(expr.args[place]) and not self._is_short(expr.args[number])
-            if short and self._interval(expr.args[place])[0] >= 0:
+        for operand, number in ((0, 1), (1, 0)):
+            short = self._is_short(expr.args[operand]) and not self._is_short(expr.args[number])
+            if short and self._interval(expr.args[operand])[0] >= 0:
                 return [f"rl_place({a})" if i == number else a for i, a in enumerate(args)]
         return args
 

@@ -23,7 +23,7 @@ _WIDE = ("double", "long long", "unsigned long long")  # of 8 bytes; all others 
 class ThreadJoin:
     """One joining of threads: where they stand, the C++ types and the values of the fields."""
 
-    place: ThreadBits
+    bits: ThreadBits
     team: int  # threads that arrive here together
     types: list[str]
     values: list[str]
@@ -40,8 +40,8 @@ class Joining:
 
     def write(self, site: ThreadJoin, join: Join) -> None:
         """Leave the joint value of all threads in the values."""
-        place = site.place
-        low, high = place.divisor, place.divisor * place.extent
+        bits = site.bits
+        low, high = bits.divisor, bits.divisor * bits.extent
         self._shuffle(site, join, low, min(high, _WARP))
         block = self.threads.block
         if high > _WARP:
@@ -98,7 +98,7 @@ class Joining:
         if inner == 1 and site.elements == 1 and groups > 4:
             for array, value in zip(arrays, site.values):
                 self.lines.line(f"{value} = {array}[threadIdx.x & {groups - 1}];")
-            whole = ThreadJoin(site.place, _WARP, site.types, site.values, 1)
+            whole = ThreadJoin(site.bits, _WARP, site.types, site.values, 1)
             self._shuffle(whole, join, 1, groups)
             return
         with self._each(site):
@@ -115,15 +115,15 @@ class Joining:
         self.lines.line("rl_cluster_sync();")
         self._one_by_one(site, [array + "[{g}].value" for array in arrays], blocks, join)
 
-    def _one_by_one(self, site: ThreadJoin, places: Sequence[str], count: int, join: Join) -> None:
+    def _one_by_one(self, site: ThreadJoin, texts: Sequence[str], count: int, join: Join) -> None:
         """Join what lies at places, texts with a `{g}` that runs from 0 to the count."""
-        for place, value in zip(places, site.values):
-            self.lines.line(f"{value} = {place.format(g=0)};")
+        for text, value in zip(texts, site.values):
+            self.lines.line(f"{value} = {text.format(g=0)};")
         self.lines.line("#pragma unroll")
         with self.lines.block(f"for (int g = 1; g < {count}; ++g)"):
             others = [f"other{i}" for i in range(len(site.values))]
-            for other, kind, place in zip(others, site.types, places):
-                self.lines.line(f"const {kind} {other} = {place.format(g='g')};")
+            for other, kind, text in zip(others, site.types, texts):
+                self.lines.line(f"const {kind} {other} = {text.format(g='g')};")
             join(site.values, others)
 
     def _array(self, kind: str, count: int) -> str:

@@ -142,25 +142,25 @@ class Statements(VectorLoops):
         self.statement(statement.body)
 
     def _thread_loop(self, loop: For) -> None:
-        place = self.threads.places[id(loop)]
+        bits = self.threads.bits[id(loop)]
         private = self._private(loop) if loop.axis == "reduce" else []
         own = [registers for group, _ in private for registers in group]
         outer = {r.buffer.name: self.registers[r.buffer.name] for r in own}
         self.registers.update({r.buffer.name: r for r in own})
         pending, self.pending = self.pending, Touched()
         team = self.team
-        self.chain.append(place)
+        self.chain.append(bits)
         self.folded += [loop.name] * (loop.axis == "reduce")
         with self.lines.block(""):
             name = self._declare(loop.name)
-            self.lines.line(f"const int {name} = {place.text};")
+            self.lines.line(f"const int {name} = {bits.text};")
             self.statement(loop.body)
         self.chain.pop()
         self.folded = self.folded[: len(self.folded) - (loop.axis == "reduce")]
         self.pending = pending
         self.registers.update(outer)
         for group, monoid in private:
-            self._join_threads(place, team, group, outer, monoid)
+            self._join_threads(bits, team, group, outer, monoid)
 
     def _private(self, loop: For) -> list[tuple[list[Registers], Monoid]]:
         """Accumulators of a thread's own, holding the neutral value, for those it folds into."""
@@ -193,7 +193,7 @@ class Statements(VectorLoops):
         self.lines.line(f"for (int f = 0; f < {count}; ++f) {text}")
 
     def _join_threads(
-        self, place: ThreadBits, team: int, group: list[Registers], outer: dict[str, Registers],
+        self, bits: ThreadBits, team: int, group: list[Registers], outer: dict[str, Registers],
         monoid: Monoid,
     ) -> None:  # fmt: skip
         if any(r.packed for r in group):
@@ -208,7 +208,7 @@ class Statements(VectorLoops):
             self._join(monoid, buffers, left, right)
 
         kinds = [register_type(b.dtype) for b in buffers]
-        self.joining.write(ThreadJoin(place, team, kinds, values, count), join)
+        self.joining.write(ThreadJoin(bits, team, kinds, values, count), join)
         if count > 1:
             self.lines.line("#pragma unroll")
         with self.lines.block("" if count == 1 else f"for (int f = 0; f < {count}; ++f)"):

@@ -44,7 +44,7 @@ class ThreadBits:
 class Threads:
     """The thread loops of one launch, by identity, and how many threads there are in all."""
 
-    places: dict[int, ThreadBits]
+    bits: dict[int, ThreadBits]
     total: int
 
     @property
@@ -60,7 +60,7 @@ class Threads:
 
 def arrange(nest: ir.Stmt) -> Threads:
     """Give every thread loop of a launch its bits."""
-    places: dict[int, ThreadBits] = {}
+    bits: dict[int, ThreadBits] = {}
 
     def width(statement: ir.Stmt) -> int:
         """Threads that the loops inside a statement need."""
@@ -71,7 +71,7 @@ def arrange(nest: ir.Stmt) -> Threads:
             if statement.kind != "thread":
                 return inner
             assert isinstance(statement.extent, ir.Const)
-            places[id(statement)] = ThreadBits(inner, int(statement.extent.value))
+            bits[id(statement)] = ThreadBits(inner, int(statement.extent.value))
             return inner * int(statement.extent.value)
         return (
             width(statement.body)
@@ -79,7 +79,7 @@ def arrange(nest: ir.Stmt) -> Threads:
             else 1
         )
 
-    return Threads(places, max(width(nest), _WARP))
+    return Threads(bits, max(width(nest), _WARP))
 
 
 def has_threads(statement: ir.Stmt) -> bool:
@@ -105,13 +105,13 @@ class RegisterSpread:
 
 def spread(buffer: ir.Buffer, body: ir.Stmt, threads: Threads) -> RegisterSpread:
     """The axes of a register buffer that are thread loops, and those that a thread has itself."""
-    places: list[set[ThreadBits | None]] = [set() for _ in buffer.shape]
+    bits: list[set[ThreadBits | None]] = [set() for _ in buffer.shape]
 
     def touch(index: tuple[ir.Expr, ...], around: dict[str, ThreadBits], writes: bool) -> None:
         used: set[ThreadBits] = set()
-        for axis, place in enumerate(index):
-            own = around.get(place.name) if isinstance(place, ir.Var) else None
-            places[axis].add(own)
+        for axis, position in enumerate(index):
+            own = around.get(position.name) if isinstance(position, ir.Var) else None
+            bits[axis].add(own)
             used |= {own} if own is not None else set()
         if writes and not used.issuperset(around.values()):
             raise CodegenError(f"threads share the register buffer {buffer.name!r}")
@@ -128,16 +128,16 @@ def spread(buffer: ir.Buffer, body: ir.Stmt, threads: Threads) -> RegisterSpread
             for part in statement.body:
                 visit(part, around, folding)
         elif isinstance(statement, ir.For) and statement.kind == "thread":
-            inside = {**around, statement.name: threads.places[id(statement)]}
+            inside = {**around, statement.name: threads.bits[id(statement)]}
             reduces = {statement.name} if statement.axis == "reduce" else set()
             visit(statement.body, inside, folding | reduces)
         elif isinstance(statement, (ir.For, ir.If, ir.Alloc, ir.Mma, ir.Pipe)):
             visit(statement.body, around, folding)
 
     visit(body, {}, frozenset())
-    if any(len(p) > 1 and p != {None} for p in places):
+    if any(len(p) > 1 and p != {None} for p in bits):
         raise CodegenError(f"threads exchange elements of the register buffer {buffer.name!r}")
-    kept = tuple(a for a, p in enumerate(places) if p != set() and None in p)
+    kept = tuple(a for a, p in enumerate(bits) if p != set() and None in p)
     shape = []
     for axis in kept:
         size = buffer.shape[axis]

@@ -52,9 +52,9 @@ class Writes(Accesses):
         if not all(isinstance(size, Const) and size.value for size in buffer.shape):
             return None
         inside = self.values.value(condition)
-        place = f"{inside} ? {self._linear(buffer.shape, load.index)} : 0"
+        offset = f"{inside} ? {self._linear(buffer.shape, load.index)} : 0"
         name = self.lines.fresh("fetched")
-        value = loaded(buffer.dtype, f"{self._pointer(buffer)}[{place}]")
+        value = loaded(buffer.dtype, f"{self._pointer(buffer)}[{offset}]")
         self.lines.line(f"const {register_type(buffer.dtype)} {name} = {value};")
         return f"({inside} ? {name} : {literal(zero)})"
 
@@ -125,7 +125,7 @@ class Writes(Accesses):
     def _reduce(self, statement: Reduce) -> None:
         monoid = MONOIDS[statement.monoid]
         buffers = statement.buffers
-        places = [self._element(b, statement.index) for b in buffers]
+        elements = [self._element(b, statement.index) for b in buffers]
         term = statement.values[0]
         if (
             statement.monoid in SUMS and isinstance(term, OpExpr) and term.name == "mul"
@@ -133,24 +133,24 @@ class Writes(Accesses):
         ):  # fmt: skip
             factors = ", ".join(self.values.value(a) for a in term.args)
             fused = "fma" if buffers[0].dtype.itemsize == 8 else "fmaf"
-            self.lines.line(f"{places[0]} = {fused}({factors}, {places[0]});")
+            self.lines.line(f"{elements[0]} = {fused}({factors}, {elements[0]});")
             return
         values = [self.values.value(v) for v in statement.values]
-        self._join_element(monoid, buffers, places, values)
+        self._join_element(monoid, buffers, elements, values)
 
     def _join_element(
-        self, monoid: Monoid, buffers: tuple[Buffer, ...], places: list[str], values: list[str]
+        self, monoid: Monoid, buffers: tuple[Buffer, ...], elements: list[str], values: list[str]
     ) -> None:
         with self.values.scope():
             old = tuple(
                 self._hole(p if b.name in self.registers else loaded(b.dtype, p), b)
-                for p, b in zip(places, buffers)
+                for p, b in zip(elements, buffers)
             )
             new = tuple(self._hole(v, b) for v, b in zip(values, buffers))
             results = [self.values.value(e) for e in monoid.join(old, new)]
-            for place, buffer, result in zip(places, buffers, results):
+            for address, buffer, result in zip(elements, buffers, results):
                 text = result if buffer.name in self.registers else stored(buffer.dtype, result)
-                self.lines.line(f"{place} = {text};")
+                self.lines.line(f"{address} = {text};")
 
     def _atomic(self, statement: Reduce) -> None:
         """A join into memory that other threads join into as well."""

@@ -97,11 +97,11 @@ def _of_division(expr: OpExpr, var: str, lanes: int) -> tuple[Expr, Offsets] | N
     step = coefficients.pop(var)
     if any(c % divisor for c in coefficients.values()):
         return None
-    places = [step * lane + form.offset for lane in range(lanes)]
+    offsets = [step * lane + form.offset for lane in range(lanes)]
     if expr.name == "mod":
-        return ir.index(0), tuple(p % divisor for p in places)
+        return ir.index(0), tuple(p % divisor for p in offsets)
     shared = _sum({name: c // divisor for name, c in coefficients.items()}, 0)
-    return shared, tuple(p // divisor for p in places)
+    return shared, tuple(p // divisor for p in offsets)
 
 
 def _sum(coefficients: dict[str, int], constant: int) -> Expr:
@@ -143,8 +143,8 @@ def ahead_of(loop: For, cache_bytes: int, around: Sequence[For] = ()) -> Iterato
         lines = _lines(moves, inside)
         gaps = len(lines) * _LINE < abs(moves[loop.name])
         if len(lines) <= _MOST_LINES and gaps:
-            place = tuple(substitute(i, start) for i in load.index)
-            yield Ahead(Load.make(load.buffer, place), lines)
+            index = tuple(substitute(i, start) for i in load.index)
+            yield Ahead(Load.make(load.buffer, index), lines)
 
 
 def after(loop: For, rest: Sequence[Stmt], cache_bytes: int) -> Iterator[Ahead]:
@@ -213,8 +213,8 @@ def _moves(load: Load, cache_bytes: int) -> dict[str, int] | None:
         return None
     itemsize = load.dtype.itemsize
     linear: Expr = ir.index(0)
-    for size, place in zip(load.buffer.shape, load.index):
-        linear = linear * size + place
+    for size, coordinate in zip(load.buffer.shape, load.index):
+        linear = linear * size + coordinate
     form = affine(linear)
     return None if form is None else {name: step * itemsize for name, step in form.terms}
 
@@ -223,7 +223,7 @@ def _lines(moves: dict[str, int], inside: list[For]) -> tuple[int, ...]:
     """The bytes to one element of each line of a step, the first and the last element included."""
     extents = {s.name: int(s.extent.value) for s in inside if isinstance(s.extent, Const)}
     ranges = [range(0, moves[n] * e, moves[n]) for n, e in extents.items() if moves.get(n)]
-    offsets = sorted({sum(place) for place in product(*ranges)})
+    offsets = sorted({sum(offset) for offset in product(*ranges)})
     chosen = [offsets[0]]
     for offset in offsets:
         if offset - chosen[-1] >= _LINE or (offset == offsets[-1] and offset != chosen[-1]):

@@ -111,8 +111,8 @@ def load(code: bytes) -> Mapped:
         raise LoadError("the system does not allow memory to be made executable")
     defined = {
         name: address
-        for (name, place, _, _), address in zip(symbols, resolved)
-        if name and place not in (_UNDEFINED, _ABSOLUTE)
+        for (name, section, _, _), address in zip(symbols, resolved)
+        if name and section not in (_UNDEFINED, _ABSOLUTE)
     }
     return Mapped(base, size, defined)
 
@@ -131,9 +131,9 @@ def _symbols(
     names = sections[table.link].offset
     found = []
     for at in range(table.offset, table.offset + table.size, 24):
-        name, info, _, place, value, _ = struct.unpack_from("<IBBHQQ", code, at)
+        name, info, _, section, value, _ = struct.unpack_from("<IBBHQQ", code, at)
         text = code[names + name : code.index(b"\0", names + name)].decode()
-        found.append((text, place, value, info >> 4))
+        found.append((text, section, value, info >> 4))
     return found
 
 
@@ -167,13 +167,13 @@ def _map(size: int) -> int:
 
 
 def _resolve(symbol: tuple[str, int, int, int], sections: list[_Section], base: int) -> int:
-    name, place, value, binding = symbol
-    if place == _ABSOLUTE:
+    name, section, value, binding = symbol
+    if section == _ABSOLUTE:
         return value
-    if place != _UNDEFINED:
-        if place >= len(sections):
+    if section != _UNDEFINED:
+        if section >= len(sections):
             raise LoadError(f"symbol {name!r} lies in an unsupported kind of section")
-        return base + sections[place].at + value
+        return base + sections[section].at + value
     if not name:
         return 0
     address = process_symbol(name)
@@ -192,14 +192,14 @@ def _relocate(
 ) -> None:
     for at in range(table.offset, table.offset + table.size, 24):
         offset, kind, index, addend = struct.unpack_from("<QIIq", code, at)
-        place = into.at + offset
+        address = into.at + offset
         target = resolved[index]
         name, section = symbols[index][:2]
         if kind == _ABS64:
-            struct.pack_into("<Q", image.data, place, (target + addend) % (1 << 64))
+            struct.pack_into("<Q", image.data, address, (target + addend) % (1 << 64))
             continue
         if kind == _PC64:
-            struct.pack_into("<q", image.data, place, target + addend - image.base - place)
+            struct.pack_into("<q", image.data, address, target + addend - image.base - address)
             continue
         if kind in _GOT_KINDS:
             target = image.base + image.stub(name or str(index), target) + 8
@@ -207,10 +207,10 @@ def _relocate(
             target = image.base + image.stub(name, target)
         elif kind not in (_PC32, _PLT32):
             raise LoadError(f"relocation of an unsupported kind ({kind}) to {name!r}")
-        distance = target + addend - image.base - place
+        distance = target + addend - image.base - address
         if not -(1 << 31) <= distance < 1 << 31:
             raise LoadError(f"{name!r} is too far away for a 32-bit reference")
-        struct.pack_into("<i", image.data, place, distance)
+        struct.pack_into("<i", image.data, address, distance)
 
 
 @lru_cache(maxsize=1)

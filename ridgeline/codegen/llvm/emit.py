@@ -171,12 +171,12 @@ class KernelEmitter(ReductionEmitter):
             self.pointers[buffer.name] = self._argument(number)
         for number, name in enumerate(self.kernel.sizes, len(self.kernel.params)):
             address = self._argument(number)
-            value = self.place(0, f"load i64, ptr {address.name}")
+            value = self.insert(0, f"load i64, ptr {address.name}")
             self.bind(name, Value(value, dtypes.int64))
 
     def _argument(self, number: int) -> Value:
-        slot = self.place(0, f"getelementptr ptr, ptr %args, i64 {number}")
-        return Value(self.place(0, f"load ptr, ptr {slot}"), dtypes.uint64)
+        slot = self.insert(0, f"getelementptr ptr, ptr %args, i64 {number}")
+        return Value(self.insert(0, f"load ptr, ptr {slot}"), dtypes.uint64)
 
     def _task_loop(self, body: ir.Stmt) -> None:
         """The leading parallel loops become one range of tasks given by the caller."""
@@ -302,8 +302,8 @@ class KernelEmitter(ReductionEmitter):
             self.lanes_var = inner.name
             for number, column in enumerate(turned(self, rows)):
                 here = {ir.Var.make(loop.name): ir.index(number), across: across + ir.index(start)}
-                place = tuple(substitute(i, here) for i in store.index)
-                self.write(store.buffer, place, column, self.line)
+                index = tuple(substitute(i, here) for i in store.index)
+                self.write(store.buffer, index, column, self.line)
         self.lanes_var, self.lane_count = None, 1
 
     def _if(self, statement: ir.If) -> None:

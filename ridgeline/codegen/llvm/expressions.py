@@ -55,9 +55,9 @@ class _Body(ScalarEmitter):
     def __init__(self, dtype: DType, lanes: int, arity: int) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.given = [Value(f"%x{place}", dtype, lanes) for place in range(arity)]
+        self.given = [Value(f"%x{index}", dtype, lanes) for index in range(arity)]
 
-    def place(self, depth: int, instruction: str) -> str:
+    def insert(self, depth: int, instruction: str) -> str:
         """Append an instruction."""
         name = f"%v{self.fresh()}"
         self.lines.append(f"  {name} = {instruction}")
@@ -180,7 +180,7 @@ class ExpressionEmitter(MemoryEmitter):
         self.stored: frozenset[Expr] = frozenset()  # narrow values that are read as stored
         self.written = {(b.slot, b.name if b.slot < 0 else "") for b in _written(body)}
 
-    def place(self, depth: int, instruction: str) -> str:
+    def insert(self, depth: int, instruction: str) -> str:
         """Append an instruction to the scope at `depth`."""
         name = f"%v{self.fresh()}"
         self.scopes[depth].lines.append(f"  {name} = {instruction}")
@@ -221,7 +221,7 @@ class ExpressionEmitter(MemoryEmitter):
         if runs:
             outer.lines.append(f"  br label %{head}")
         else:
-            test = self.place(self.here, f"icmp slt i64 {start}, {end}")
+            test = self.insert(self.here, f"icmp slt i64 {start}, {end}")
             outer.lines.append(f"  br i1 {test}, label %{head}, label %{done}")
         outer.lines.append(f"{head}:")
         outer.lines.append(

@@ -77,9 +77,9 @@ def emit_tiles(emitter: KernelEmitter, statement: Mma) -> None:
     _shape_tiles(emitter)
     inner = (*tile.rows[-1:], *tile.lanes[-1:], *tile.depth[-2:])
     first: Place = {Var.make(loop.name): ir.index(0) for loop in inner}
-    above = [first | place for place in _places(tile.rows[:-1])]
-    across = [first | place for place in _places(tile.lanes[:-1])]
-    (sums,), place = tile.reduce.buffers, tile.reduce.index
+    above = [first | point for point in _places(tile.rows[:-1])]
+    across = [first | point for point in _places(tile.lanes[:-1])]
+    (sums,), index = tile.reduce.buffers, tile.reduce.index
     line, words = tile.rows[-1].name, tile.depth[-2].name
     held = {(i, j): i * len(across) + j for i in range(len(above)) for j in range(len(across))}
     lefts = [len(held) + i for i in range(len(above))]
@@ -88,7 +88,7 @@ def emit_tiles(emitter: KernelEmitter, statement: Mma) -> None:
         if len(parts) > 1:
             _call(emitter, "tilezero", f"i8 {register}", "i8 immarg")
         else:
-            _move(emitter, "tileloadd64", register, sums, place, above[i] | across[j], line)
+            _move(emitter, "tileloadd64", register, sums, index, above[i] | across[j], line)
     with ExitStack() as loops:
         for loop in tile.depth[:-2]:
             _enter(emitter, loop, loops)
@@ -101,7 +101,7 @@ def emit_tiles(emitter: KernelEmitter, statement: Mma) -> None:
                 registers = ", ".join(f"i8 {n}" for n in (held[i, j], left, right))
                 _call(emitter, row.name, registers, "i8 immarg, i8 immarg, i8 immarg")
     for (i, j), register in held.items():
-        _move(emitter, "tilestored64", register, sums, place, above[i] | across[j], line)
+        _move(emitter, "tilestored64", register, sums, index, above[i] | across[j], line)
 
 
 def release_tiles(emitter: KernelEmitter) -> None:
@@ -142,8 +142,8 @@ def _enter(emitter: KernelEmitter, loop: For, loops: ExitStack) -> None:
     emitter.bind(loop.name, variable)
 
 
-def _read(emitter: KernelEmitter, register: int, load: Load, place: Place, along: str) -> None:
-    _move(emitter, "tileloadd64", register, load.buffer, load.index, place, along)
+def _read(emitter: KernelEmitter, register: int, load: Load, point: Place, along: str) -> None:
+    _move(emitter, "tileloadd64", register, load.buffer, load.index, point, along)
 
 
 def _move(
@@ -152,13 +152,13 @@ def _move(
     register: int,
     buffer: Buffer,
     index: tuple[Expr, ...],
-    place: Place,
+    point: Place,
     along: str,
 ) -> None:
     """Read or write a register; its rows lie along a loop."""
     step = stride(replace(buffer, shape=emitter.laid_out(buffer)), index, along)
     assert step is not None
-    start = emitter.element(buffer, tuple(substitute(i, place) for i in index))
+    start = emitter.element(buffer, tuple(substitute(i, point) for i in index))
     operands = f"i8 {register}, ptr {start.name}, i64 {step * buffer.dtype.itemsize}"
     _call(emitter, name, operands, "i8 immarg, ptr, i64")
 

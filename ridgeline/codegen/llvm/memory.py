@@ -85,10 +85,10 @@ class MemoryEmitter(ScalarEmitter):
         constant, stride = 0, 1
         splits = self._over_lanes(index)
         lanes: Offsets | None = None if splits is None else steady(0, self.lane_count)
-        for place in range(len(index) - 1, -1, -1):
-            size, position = sizes[place], index[place]
+        for number in range(len(index) - 1, -1, -1):
+            size, position = sizes[number], index[number]
             if splits is not None and lanes is not None:
-                position, offsets = splits[place]
+                position, offsets = splits[number]
                 if offsets is not lanes and any(offsets):
                     lanes = tuple(o + stride * d for o, d in zip(lanes, offsets))
             form = affine(position)
@@ -126,14 +126,14 @@ class MemoryEmitter(ScalarEmitter):
             splits = None  # lanes may only move along the last axis, whose stride is known
         lanes: Offsets | None = (0,) * self.lane_count
         stride: Expr = ir.index(1)
-        for place in range(len(index) - 1, -1, -1):
-            position = index[place]
+        for number in range(len(index) - 1, -1, -1):
+            position = index[number]
             if splits is None:
                 lanes = None
-            elif place == len(index) - 1:
-                position, lanes = splits[place]
+            elif number == len(index) - 1:
+                position, lanes = splits[number]
             pairs[position] = pairs.get(position, ir.index(0)) + stride
-            stride = stride * sizes[place]
+            stride = stride * sizes[number]
         return list(pairs.items()), 0, lanes
 
     def _offset(

@@ -66,7 +66,7 @@ class ScalarEmitter:
         self._count += 1
         return self._count
 
-    def place(self, depth: int, instruction: str) -> str:
+    def insert(self, depth: int, instruction: str) -> str:
         """Append an instruction to the scope at `depth`; returns the result's name."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class ScalarEmitter:
         depth = max((o.depth for o in operands), default=0)
         volatile = any(o.volatile for o in operands)
         lanes = max((o.lanes for o in operands), default=1)
-        return Value(self.place(depth, text), register_dtype(dtype), lanes, depth, volatile)
+        return Value(self.insert(depth, text), register_dtype(dtype), lanes, depth, volatile)
 
     def constant(self, const: Const) -> Value:
         """A literal."""
@@ -92,11 +92,11 @@ class ScalarEmitter:
         key = (value.name, lanes)
         if key not in self._splats:
             kind = vector(value.type, lanes)
-            first = self.place(
+            first = self.insert(
                 value.depth, f"insertelement {kind} poison, {value.type} {value.name}, i64 0"
             )
             zeros = "zeroinitializer"
-            name = self.place(
+            name = self.insert(
                 value.depth,
                 f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> {zeros}",
             )

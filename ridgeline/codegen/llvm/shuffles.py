@@ -131,11 +131,11 @@ def _operations(store: Store, *axes: str) -> int:
 
 
 def _finish(
-    emitter: KernelEmitter, store: Store, held: dict[Load, Value], place: dict[Expr, Expr]
+    emitter: KernelEmitter, store: Store, held: dict[Load, Value], point: dict[Expr, Expr]
 ) -> None:
     """Compute and store one column."""
     emitter.momentary = {}
-    here: dict[Expr, Expr] = {**place, **{load: emitter.hole(v) for load, v in held.items()}}
+    here: dict[Expr, Expr] = {**point, **{load: emitter.hole(v) for load, v in held.items()}}
     value = emitter.value(substitute(store.value, here))
     index = tuple(substitute(i, here) for i in store.index)
     emitter.write(store.buffer, index, emitter.widen(value, emitter.lane_count), emitter.line)
@@ -159,13 +159,13 @@ def _finish_in_a_loop(
         held: dict[Load, Value] = {}
         for load, (first, *_) in columns.items():
             address = _place(emitter, first.type, scratch[load], turn.name)
-            name = emitter.place(emitter.here, f"load {first.type}, ptr {address}")
+            name = emitter.insert(emitter.here, f"load {first.type}, ptr {address}")
             held[load] = replace(first, name=name, depth=emitter.here)
         _finish(emitter, store, held, {})
 
 
 def _place(emitter: KernelEmitter, kind: str, scratch: str, number: str) -> str:
-    return emitter.place(emitter.here, f"getelementptr {kind}, ptr {scratch}, i64 {number}")
+    return emitter.insert(emitter.here, f"getelementptr {kind}, ptr {scratch}, i64 {number}")
 
 
 def _side(steps: int) -> int:
@@ -265,9 +265,9 @@ def turn_words(emitter: KernelEmitter, loop: For) -> None:
         for number, column in enumerate(turned(emitter, rows)):
             text = f"bitcast {wide} {column.name} to {narrow}"
             made = emitter.instruction(text, store.buffer.dtype, column)
-            place = _fused(word.name, lane.name, depth, start)
-            place[Var.make(loop.name)] = ir.index(number)
-            _write(emitter, store, replace(made, lanes=side * depth), place, side * depth)
+            position = _fused(word.name, lane.name, depth, start)
+            position[Var.make(loop.name)] = ir.index(number)
+            _write(emitter, store, replace(made, lanes=side * depth), position, side * depth)
 
 
 def _nest(loop: For) -> tuple[For, For, Store]:
@@ -328,15 +328,15 @@ def _interleaved(emitter: KernelEmitter, rows: list[Value]) -> Value:
     if len(rows) == 1:
         return rows[0]
     a, b = _interleaved(emitter, rows[::2]), _interleaved(emitter, rows[1::2])
-    picks = [place for lane in range(a.lanes) for place in (lane, a.lanes + lane)]
+    picks = [pick for lane in range(a.lanes) for pick in (lane, a.lanes + lane)]
     return shuffled(emitter, a, b, picks)
 
 
 def _write(
-    emitter: KernelEmitter, store: Store, made: Value, place: dict[Expr, Expr], elements: int
+    emitter: KernelEmitter, store: Store, made: Value, point: dict[Expr, Expr], elements: int
 ) -> None:
     _lanes(emitter, _ELEMENT, elements)
-    index = tuple(substitute(i, place) for i in store.index)
+    index = tuple(substitute(i, point) for i in store.index)
     emitter.write(store.buffer, index, made, emitter.line)
     emitter.lanes_var, emitter.lane_mask, emitter.lane_bits = None, None, None
     emitter.lane_count = 1

@@ -66,6 +66,6 @@ class TextDataset(Dataset[tuple[Tokens, Tokens]]):
 
     def batch(self, indices: NDArray[np.int64]) -> tuple[Tokens, Tokens]:
         """The windows at `indices`."""
-        places = indices[:, None] * self.stride + np.arange(self.length + 1)
-        windows = self.tokens[places]
+        positions = indices[:, None] * self.stride + np.arange(self.length + 1)
+        windows = self.tokens[positions]
         return windows[:, :-1], windows[:, 1:]

@@ -50,7 +50,7 @@ def _fractional(
     samples = _random_samples
     if samples is None:
         samples = rand(batch, channels, spatial, dtype=input.dtype)
-    places = None  # of each window's elements in the flat image, [n, c, windows…, elements…]
+    positions = None  # of each window's elements in the flat image, [n, c, windows…, elements…]
     for axis, (size, count, width) in enumerate(zip(sizes, counts, kernel)):
         if count < 1 or width < 1 or count + width - 1 > size:
             raise ShapeError(f"fractional pooling: {count} windows of {width} do not fit {size}")
@@ -59,10 +59,10 @@ def _fractional(
         shape = [batch, channels, *[1] * (2 * spatial)]
         shape[2 + axis], shape[2 + spatial + axis] = count, width
         along = reshape(along, shape)
-        places = along if places is None else add(mul(places, size), along)
-    assert places is not None
+        positions = along if positions is None else add(mul(positions, size), along)
+    assert positions is not None
     windows = (batch, channels, *counts, -1)
-    columns = reshape(places, (batch, channels, -1))
+    columns = reshape(positions, (batch, channels, -1))
     values = reshape(gather(flatten(input, 2), 2, columns), windows)
     best = largest(values, -1)
     assert isinstance(best, ValuesIndices)

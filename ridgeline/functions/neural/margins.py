@@ -98,8 +98,8 @@ def multi_margin_loss(
     if not input.shape:
         input = reshape(input, (1,))
     count = input.shape[-1]
-    places = as_index(reshape(target, rows), "multi_margin_loss")
-    own = _of_class(input, labels(places, known(count), "multi_margin_loss"))
+    indices = as_index(reshape(target, rows), "multi_margin_loss")
+    own = _of_class(input, labels(indices, known(count), "multi_margin_loss"))
     losses = clamp_min(add(sub(margin, _total(own, input)), input), 0.0)
     losses = losses if p == 1 else losses * losses
     if weight is not None:
@@ -132,8 +132,8 @@ def multilabel_margin_loss(input: Node, target: Node, reduction: str = "mean") -
     what = "multilabel_margin_loss"
     target = labels(as_index(target, what), count, what, -1)
     # a label counts while no -1 stands at or before its place
-    on = [amin(narrow(target, -1, 0, place + 1), -1, True) >= 0 for place in range(count)]
-    columns = [reshape(narrow(target, -1, place, 1), target.shape[:-1]) for place in range(count)]
+    on = [amin(narrow(target, -1, 0, index + 1), -1, True) >= 0 for index in range(count)]
+    columns = [reshape(narrow(target, -1, index, 1), target.shape[:-1]) for index in range(count)]
     masks = [logical_and(_of_class(input, label), here) for label, here in zip(columns, on)]
     listed = reduce(or_, masks)
     total: Operand = 0.0

@@ -49,16 +49,16 @@ def _cubic(slope: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
 
 def _centres(old: int, new: int, step: float, align_corners: bool) -> NDArray[np.float64]:
     """Where each new pixel lies among the old ones."""
-    places = np.arange(new, dtype=np.float64)
+    positions = np.arange(new, dtype=np.float64)
     if align_corners:
-        return places * ((old - 1) / (new - 1)) if new > 1 else places * 0.0
-    return (places + 0.5) * step - 0.5
+        return positions * ((old - 1) / (new - 1)) if new > 1 else positions * 0.0
+    return (positions + 0.5) * step - 0.5
 
 
 def _nearest(old: int, new: int, step: float, exact: bool) -> NDArray[np.float64]:
-    places = np.arange(new, dtype=np.float64) + (0.5 if exact else 0.0)
+    positions = np.arange(new, dtype=np.float64) + (0.5 if exact else 0.0)
     # torch multiplies in float32, which decides between neighbours at exact halves
-    found = np.floor((places.astype(np.float32) * np.float32(step)).astype(np.float64))
+    found = np.floor((positions.astype(np.float32) * np.float32(step)).astype(np.float64))
     matrix = np.zeros((new, old))
     matrix[np.arange(new), np.clip(found.astype(np.int64), 0, old - 1)] = 1
     return matrix

@@ -196,13 +196,13 @@ def _digits(loops: list[tuple[str, ir.Expr]], guards: list[ir.Expr]) -> Count | 
     extents = {name: int(extent.value) for name, extent in loops if isinstance(extent, ir.Const)}
     if form is None or form.strides.keys() != extents.keys():
         return None
-    place = 1
+    step = 1
     for name, coefficient in sorted(form.terms, key=lambda item: item[1]):
-        if coefficient != place:
+        if coefficient != step:
             return None
-        place *= extents[name]
+        step *= extents[name]
     below = int(guard.args[1].value) - form.offset
-    return Polynomial({}, min(max(below, 0), place))
+    return Polynomial({}, min(max(below, 0), step))
 
 
 def enumerate_points(

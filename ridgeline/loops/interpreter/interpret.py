@@ -239,7 +239,7 @@ class _Interpreter:
             raise LoopError(f"buffer {buffer.name} is not in scope")
         if len(index) != len(binding.shape):
             raise LoopError(f"{len(index)} indices for {len(binding.shape)} axes of {buffer.name}")
-        place = np.zeros(lanes.count, np.int64)
+        offset = np.zeros(lanes.count, np.int64)
         for position, size in zip(index, binding.shape):
             outside = np.flatnonzero((position < 0) | (position >= size))
             if len(outside):
@@ -248,8 +248,8 @@ class _Interpreter:
                 self._fail(
                     OutOfBounds, f"{buffer.name}[{where}] of shape {binding.shape}", lanes, lane
                 )
-            place = place * size + position
-        return binding, binding.origins + place
+            offset = offset * size + position
+        return binding, binding.origins + offset
 
     def _read(self, binding: Binding, elements: Integers, lanes: _Lanes, kind: int) -> Array:
         storage = binding.storage

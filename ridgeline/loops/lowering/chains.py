@@ -208,7 +208,7 @@ class ChainLowering(GroupLowering):
             self.names.append(name)
         column = Axis(name, matrix.shape[-1])
         self.ranges |= {a.name: (0, max(bounds(a.extent)[1] - 1, 0)) for a in (*rows, column)}
-        index = (*map(_place, rows), column.var)
+        index = (*map(_coordinate, rows), column.var)
         return Nest(rows, (column,), matrix.shape[:-1], matrix.shape, index)
 
     def _scores(self, first: Node, matrix: Node, summed: tuple[Axis, ...], space: Nest) -> Stmt:
@@ -221,10 +221,10 @@ class ChainLowering(GroupLowering):
         value = self.read(matrix, space.full_index, space)
         if len(self.score_index) != 1:
             raise NotFusable("a row needs scores of other rows")
-        (place,) = self.score_index
+        (column,) = self.score_index
         output, inner = first.attrs.output, iter(summed)
         iteration = tuple(
-            place[output.index(n)] if n in output else next(inner).var
+            column[output.index(n)] if n in output else next(inner).var
             for n in range(len(first.attrs.extents))
         )
         self.score = self.total = None
@@ -290,17 +290,17 @@ class ChainLowering(GroupLowering):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         weight_index = (*space.full_index[:-1], column.var)
         seen = through_reshape(weights.shape, space.full_shape, weight_index, self.ranges)
-        place = dict(zip(_plain(last, weights), seen))
+        index_of = dict(zip(_plain(last, weights), seen))
         own = iter(outputs)
         for number in last.attrs.output:
-            if number not in place:
-                place[number] = next(own).var
-        iteration = tuple(place[n] for n in range(len(last.attrs.extents)))
+            if number not in index_of:
+                index_of[number] = next(own).var
+        iteration = tuple(index_of[n] for n in range(len(last.attrs.extents)))
         self._begin_stage(space)
         self.memo[weights, seen] = Load.make(self.staged[weights], (column.var,))
         total = Buffer(f"sum_{name}", (), accumulator_type(last.dtype), "reg")
         fold = self._products(last, iteration, space, total, (column,))
-        index = tuple(place[n] for n in last.attrs.output)
+        index = tuple(index_of[n] for n in last.attrs.output)
         self.memo[last, index] = cast(Load.make(total, ()), last.dtype)
         body: Stmt = Alloc(total, sequence(fold, *self._results(last, index, space)))
         for axis in reversed(outputs):
@@ -330,7 +330,7 @@ class ChainLowering(GroupLowering):
         return found
 
 
-def _place(axis: Axis) -> Expr:
+def _coordinate(axis: Axis) -> Expr:
     """The place on a row axis; on one of length 1 it is 0, as views have it."""
     return ir.index(0) if axis.extent == 1 else axis.var
 

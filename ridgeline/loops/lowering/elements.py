@@ -138,20 +138,20 @@ class Reading:
         pointers = [(i, index[:rank]) for i in node.inputs[1:]]
         if any(p not in self.memo for p in pointers):
             return pointers
-        places: dict[int, Expr] = {}
+        picked: dict[int, Expr] = {}
         for axis, pointer in zip(axes, pointers):
-            place = self.memo[pointer]
+            position = self.memo[pointer]
             if not stays_below(pointer[0], source.shape[axis]):
                 # a wrong index is reported after the run, and must not touch foreign memory
                 last = size_expr(source.shape[axis]) - 1
-                place = maximum(minimum(place, last), ir.index(0))
-            places[axis] = place
+                position = maximum(minimum(position, last), ir.index(0))
+            picked[axis] = position
         rest = iter(index[rank:])
         return [
             *pointers,
             (
                 source,
-                tuple(places[a] if a in places else next(rest) for a in range(len(source.shape))),
+                tuple(picked[a] if a in picked else next(rest) for a in range(len(source.shape))),
             ),
         ]
 
@@ -161,8 +161,8 @@ class Reading:
         pieces = []
         for part in node.inputs:
             end = start + size_expr(part.shape[axis])
-            place = (*index[:axis], index[axis] - start, *index[axis + 1 :])
-            pieces.append((part, place, index[axis] < end))
+            moved = (*index[:axis], index[axis] - start, *index[axis + 1 :])
+            pieces.append((part, moved, index[axis] < end))
             start = end
         return pieces
 

@@ -74,23 +74,23 @@ def through_slice(node: Node, index: Index) -> Index:
 def through_pad(node: Node, index: Index, ranges: Ranges) -> tuple[Index, Expr | None]:
     """The index of the element under the padding, and the condition that there is one."""
     attrs, shape = node.attrs, node.inputs[0].shape
-    places: list[Expr] = []
+    positions: list[Expr] = []
     condition: Expr | None = None
     for i, low, gap, size, padded in zip(index, attrs.low, attrs.interior, shape, node.shape):
-        place = i - size_expr(low)
+        position = i - size_expr(low)
         tests: list[Expr] = []
         if low:
-            tests.append(place >= 0)
+            tests.append(position >= 0)
         if gap:
-            tests.append((place % (gap + 1)).eq(0))
-            place = place // (gap + 1)
+            tests.append((position % (gap + 1)).eq(0))
+            position = position // (gap + 1)
         if padded != size + low:
-            tests.append(place < size_expr(size))
+            tests.append(position < size_expr(size))
         for test in tests:
             test = simplify(test, ranges)
             condition = test if condition is None else condition & test
-        places.append(simplify(place, ranges))
-    return tuple(places), condition
+        positions.append(simplify(position, ranges))
+    return tuple(positions), condition
 
 
 def through_reshape(
@@ -112,15 +112,15 @@ def through_reshape(
 
 def _unflatten(flat: Expr, sizes: Sequence[Size], ranges: Ranges) -> list[Expr]:
     real = [i for i, size in enumerate(sizes) if size != 1]
-    places: list[Expr] = [ir.index(0)] * len(sizes)
+    coordinates: list[Expr] = [ir.index(0)] * len(sizes)
     stride: Expr = ir.index(1)
     for position in reversed(real):
-        place = flat if stride is ir.index(1) else flat // stride
+        coordinate = flat if stride is ir.index(1) else flat // stride
         if position != real[0]:
-            place = place % size_expr(sizes[position])
-        places[position] = simplify(place, ranges)
+            coordinate = coordinate % size_expr(sizes[position])
+        coordinates[position] = simplify(coordinate, ranges)
         stride = stride * size_expr(sizes[position])
-    return places
+    return coordinates
 
 
 # ---- axes ----------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Nest:
     kept = [a for a in range(len(shape)) if a not in axes]
     rows = tuple(Axis(numbered("r", i, len(kept)), shape[a]) for i, a in enumerate(kept))
     inner = tuple(Axis(numbered("c", i, len(axes)), shape[a]) for i, a in enumerate(axes))
-    place = {a: rows[i].var for i, a in enumerate(kept)}
-    place |= {a: inner[i].var for i, a in enumerate(axes)}
-    full = tuple(place[a] for a in range(len(shape)))
+    index_of = {a: rows[i].var for i, a in enumerate(kept)}
+    index_of |= {a: inner[i].var for i, a in enumerate(axes)}
+    full = tuple(index_of[a] for a in range(len(shape)))
     return Nest(rows, inner, tuple(shape[a] for a in kept), shape, full)
 
 
@@ -238,15 +238,15 @@ def across_rows(shape: tuple[Size, ...], rows: Sequence[Axis]) -> Index | None:
     if not all(isinstance(size, int) for size in (*shape, *(a.extent for a in rows))):
         return None  # comparing sizes that are not known would decide them
     for size in shape:
-        place: Expr = ir.index(0)
+        flat: Expr = ir.index(0)
         covered = 1
         while left and covered != size:
             axis = left.pop(0)
-            place = place * size_expr(axis.extent) + axis.var
+            flat = flat * size_expr(axis.extent) + axis.var
             covered *= int(axis.extent)
         if covered != size:
             return None
-        index.append(place)
+        index.append(flat)
     return None if any(axis.extent != 1 for axis in left) else tuple(index)
 
 

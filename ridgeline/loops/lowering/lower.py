@@ -222,11 +222,11 @@ class GroupLowering(Reading):
             shape = node.shape if whole else part_shape(node)
             at_rows = same(shape, space.row_shape)
             if not at_rows and not same(shape, space.full_shape):
-                place = across_rows(node.shape, space.rows)
-                if place is None:
+                across = across_rows(node.shape, space.rows)
+                if across is None:
                     shown = list(node.shape)
                     raise NotFusable(f"a result of shape {shown} fits neither rows nor all")
-                value = cast(self.read(node, place, space), node.dtype)
+                value = cast(self.read(node, across, space), node.dtype)
                 row_level.append(Store(self.view(node, space.row_shape), row_index, value))
                 continue
             index = row_index if at_rows else space.full_index

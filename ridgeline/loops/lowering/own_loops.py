@@ -73,10 +73,10 @@ def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLow
     rows = _named("r", [shape[a] for a in kept])
     inner = Axis("c", shape[axis])
     _register(lowering, *rows, inner)
-    place: Expr = inner.var
+    position: Expr = inner.var
     if reverse:
-        place = size_expr(inner.extent) - 1 - place
-    where = dict(zip(kept, (r.var for r in rows))) | {axis: place}
+        position = size_expr(inner.extent) - 1 - position
+    where = dict(zip(kept, (r.var for r in rows))) | {axis: position}
     index = tuple(where[a] for a in range(len(shape)))
     return Nest(rows, (inner,), tuple(r.extent for r in rows), shape, index)
 
@@ -139,8 +139,8 @@ def _counts(node: Node, lowering: GroupLowering) -> Lowered:
     at, tile, space = _tile(node, lowering)
     attrs, out = node.attrs, lowering.view(node, node.shape)
 
-    def digit(place: Expr) -> Expr:
-        own = lowering.read(node.inputs[0], (*at, place), space)
+    def digit(position: Expr) -> Expr:
+        own = lowering.read(node.inputs[0], (*at, position), space)
         moved = own >> attrs.shift
         return cast(moved & (1 << attrs.bits) - 1, dtypes.int64)
 
@@ -158,15 +158,17 @@ def _tiled(node: Node, lowering: GroupLowering) -> Lowered:
         for number, result in results(node, lowering.graph.outputs)
     ]
 
-    def read(place: Expr) -> tuple[Expr, Expr]:
-        key, before = (lowering.read(given, (*at, place), space) for given in (keys, order))
+    def read(position: Expr) -> tuple[Expr, Expr]:
+        key, before = (lowering.read(given, (*at, position), space) for given in (keys, order))
         return key, before
 
-    def move(place: Expr, own: Sequence[Expr], digit: Expr, first: Expr) -> Stmt:
+    def move(position: Expr, own: Sequence[Expr], digit: Expr, first: Expr) -> Stmt:
         for start in starts:
             begin = cast(lowering.read(start, (*at, digit, tile.number), space), dtypes.int64)
-            place = within(begin + (place - first), tile.length)
-        return sequence(*(Store(buffer, (*at, place), own[number]) for number, buffer in outputs))
+            position = within(begin + (position - first), tile.length)
+        return sequence(
+            *(Store(buffer, (*at, position), own[number]) for number, buffer in outputs)
+        )
 
     sorted_ = SortedTile(tile, keys.dtype, node.attrs.shift, node.attrs.bits)
     return _finished(node, lowering, sorted_.body(read, move, bool(starts)), space)
@@ -199,8 +201,8 @@ def _search(node: Node, lowering: GroupLowering) -> Lowered:
     row = at[:-1] if len(sequence_.shape) > 1 else ()
     out = lowering.view(node, node.shape)
 
-    def element(place: Expr) -> Expr:
-        return lowering.read(sequence_, (*row, place), space)
+    def element(position: Expr) -> Expr:
+        return lowering.read(sequence_, (*row, position), space)
 
     body = search_body(out, at, element, wanted, sequence_.shape[-1], node.attrs.right)
     return _finished(node, lowering, body, space)
@@ -280,11 +282,11 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     value = lowering.read(updates, (*at, *(rest_of[a] for a in rest)), space)
     if node.attrs.mode == WIDE_ADD:
         sums = Buffer(SUMS, tuple(size_expr(c.extent) for c in copies), dtypes.float64, "local")
-        place = tuple(c.var for c in copies)
+        index = tuple(c.var for c in copies)
         into = Reduce((sums,), tuple(target[a] for a in copied), "sum", (cast(value, sums.dtype),))
-        rounded = cast(Load.make(sums, place), node.dtype)
+        rounded = cast(Load.make(sums, index), node.dtype)
         body = sequence(
-            _nested(copies, Store(sums, place, cast(begin, sums.dtype))),
+            _nested(copies, Store(sums, index, cast(begin, sums.dtype))),
             _nested(turns, into, "carried"),
             _nested(copies, Store(out, copy_index, rounded)),
         )
@@ -303,10 +305,10 @@ def _nested(axes: Sequence[Axis], body: Stmt, kind: AxisKind = "spatial") -> Stm
     return body
 
 
-def _clamped(place: Expr, index: Node, size: Size) -> Expr:
+def _clamped(position: Expr, index: Node, size: Size) -> Expr:
     if stays_below(index, size):
-        return place
-    return maximum(minimum(place, size_expr(size) - 1), ir.index(0))
+        return position
+    return maximum(minimum(position, size_expr(size) - 1), ir.index(0))
 
 
 def _finished(node: Node, lowering: GroupLowering, body: Stmt, space: Nest) -> Lowered:

@@ -44,9 +44,9 @@ class RadixTile:
         """Threads that sort it."""
         return self.size // RUN
 
-    def at(self, place: Expr) -> Expr:
+    def at(self, position: Expr) -> Expr:
         """The place in the row."""
-        return self.number * self.size + place
+        return self.number * self.size + position
 
     def each(
         self,
@@ -59,10 +59,10 @@ class RadixTile:
         something else first."""
         t, v = Var.make("t"), Var.make("v")
         threads, run = ir.index(self.threads), ir.index(RUN)
-        place = v * threads + t if across else t * run + v
-        inner = body(place)
+        position = v * threads + t if across else t * run + v
+        inner = body(position)
         if self.length % self.size:
-            inner = If(self.at(place) < self.length, inner)
+            inner = If(self.at(position) < self.length, inner)
         axis: ir.AxisKind = "reduce" if kind == "reduce" else "spatial"
         return For("t", threads, sequence(*first, For("v", run, inner, kind)), axis)
 
@@ -74,8 +74,8 @@ def counts_body(
     count = Buffer("count", (ir.index(digits),), dtypes.int32, "shared")
     d = Var.make("d")
 
-    def join(place: Expr) -> Stmt:
-        return Reduce((count,), (digit(tile.at(place)),), "sum", (_ONE,))
+    def join(position: Expr) -> Stmt:
+        return Reduce((count,), (digit(tile.at(position)),), "sum", (_ONE,))
 
     return Alloc(count, sequence(
         For("d", ir.index(digits), Store(count, (d,), _NOTHING)),
@@ -115,9 +115,9 @@ class SortedTile:
         digit with the place of the first that has it, if `begins`. `read` is the key and order at
         a place of the row."""
 
-        def fetch(place: Expr) -> Stmt:
-            key, order = read(self.tile.at(place))
-            spot = (_padded(place),)
+        def fetch(position: Expr) -> Stmt:
+            key, order = read(self.tile.at(position))
+            spot = (_padded(position),)
             return sequence(Store(self.keys, spot, key), Store(self.order, spot, order))
 
         parts: list[Stmt] = [self.tile.each(True, fetch)]
@@ -126,21 +126,21 @@ class SortedTile:
             parts.append(self._sorted(number, low, min(_BITS, self.bits - low)))
         held = self.slots[len(passes) % 2]
 
-        def slot(place: Expr) -> Expr:
-            return _wide(Load.make(held, (place % RUN, place // RUN)))
+        def slot(position: Expr) -> Expr:
+            return _wide(Load.make(held, (position % RUN, position // RUN)))
 
-        def digit(place: Expr) -> Expr:
-            return self._digit(slot(place), self.shift, self.bits)
+        def digit(position: Expr) -> Expr:
+            return self._digit(slot(position), self.shift, self.bits)
 
-        def mark(place: Expr) -> Stmt:
-            before = digit(maximum(place - 1, ir.index(0)))
-            starts = place.eq(0) | before.ne(digit(place))
-            return If(starts, Store(self.first, (digit(place),), cast(place, dtypes.int32)))
+        def mark(position: Expr) -> Stmt:
+            before = digit(maximum(position - 1, ir.index(0)))
+            starts = position.eq(0) | before.ne(digit(position))
+            return If(starts, Store(self.first, (digit(position),), cast(position, dtypes.int32)))
 
-        def moved(place: Expr) -> Stmt:
-            start = _wide(Load.make(self.first, (digit(place),))) if begins else ir.index(0)
-            own = [Load.make(buffer, (slot(place),)) for buffer in (self.keys, self.order)]
-            return move(place, own, digit(place), start)
+        def moved(position: Expr) -> Stmt:
+            start = _wide(Load.make(self.first, (digit(position),))) if begins else ir.index(0)
+            own = [Load.make(buffer, (slot(position),)) for buffer in (self.keys, self.order)]
+            return move(position, own, digit(position), start)
 
         if begins:
             parts.append(self.tile.each(True, mark))
@@ -160,27 +160,27 @@ class SortedTile:
         before, after = self.slots[number % 2], self.slots[(number + 1) % 2]
         own = t + t // _VALUES
 
-        def slot(place: Expr) -> Expr:
-            return _padded(place) if number == 0 else _wide(Load.make(before, (v, t)))
+        def slot(position: Expr) -> Expr:
+            return _padded(position) if number == 0 else _wide(Load.make(before, (v, t)))
 
         digits = Buffer("digits", (ir.index(self.tile.threads), ir.index(RUN)), dtypes.int32, "reg")
         at = (_wide(Load.make(digits, (t, v))), own)
 
-        def look(place: Expr) -> Stmt:
-            digit = self._digit(slot(place), self.shift + low, bits)
+        def look(position: Expr) -> Stmt:
+            digit = self._digit(slot(position), self.shift + low, bits)
             return Store(digits, (t, v), cast(digit, dtypes.int32))
 
-        def count(place: Expr) -> Stmt:
+        def count(position: Expr) -> Stmt:
             return Store(self.counts, at, Load.make(self.counts, at) + _ONE)
 
-        def put(place: Expr) -> Stmt:
+        def put(position: Expr) -> Stmt:
             here = Buffer("here", (), dtypes.int32, "reg")
             to = Load.make(here, ())
             run, turn = (ir.const(n, dtypes.int32) for n in (RUN - 1, RUN.bit_length() - 1))
             spot = (_wide(to & run), _wide(to >> turn))
             return Alloc(here, sequence(
                 Store(here, (), Load.make(self.counts, at)),
-                Store(after, spot, cast(slot(place), dtypes.uint16)),
+                Store(after, spot, cast(slot(position), dtypes.uint16)),
                 Store(self.counts, at, to + _ONE),
             ))  # fmt: skip
 
@@ -196,8 +196,8 @@ class SortedTile:
         """Counts become places: thread `t` joins a run of the counts of one value."""
         beside = self.tile.threads // _VALUES  # threads with one value
         t, w, z, h, i = (Var.make(n) for n in "twzhi")
-        value, place = t // beside, t % beside
-        at = (value, place * (_VALUES + 1) + z)
+        value, column = t // beside, t % beside
+        at = (value, column * (_VALUES + 1) + z)
         total = Buffer("total", (), dtypes.int32, "reg")
         here = Buffer("here", (), dtypes.int32, "reg")
         threads, values = ir.index(self.tile.threads), ir.index(_VALUES)
@@ -209,7 +209,7 @@ class SortedTile:
         member = Load.make(self.parts, (w * beside + i,))
         lower = select(h < value, Load.make(self.totals, (h,)), _NOTHING)
         other = Load.make(self.parts, (value * beside + i,))
-        near = select(i < place, other, _NOTHING)
+        near = select(i < column, other, _NOTHING)
         walk = sequence(
             Store(here, (), Load.make(self.counts, at)),
             Store(self.counts, at, Load.make(total, ())),
@@ -232,5 +232,5 @@ class SortedTile:
         ]  # fmt: skip
 
 
-def _padded(place: Expr) -> Expr:
-    return place + place // RUN
+def _padded(position: Expr) -> Expr:
+    return position + position // RUN

@@ -46,9 +46,9 @@ def key(value: Expr, descending: bool = False) -> Expr:
     return ~result if descending else result
 
 
-def within(place: Expr, size: Size) -> Expr:
+def within(position: Expr, size: Size) -> Expr:
     """A place that is surely inside an axis; for places that are so anyhow it changes nothing."""
-    return maximum(minimum(place, size_expr(size) - _ONE), _NONE)
+    return maximum(minimum(position, size_expr(size) - _ONE), _NONE)
 
 
 def rank_body(out: Buffer, rows: Index, size: Size, keys: tuple[Expr, Expr]) -> Stmt:
@@ -61,11 +61,11 @@ def rank_body(out: Buffer, rows: Index, size: Size, keys: tuple[Expr, Expr]) -> 
     i, j = (cast(Var.make(name), dtypes.int32) for name in "ij")  # as narrow as the counts
     before = (other < own) | other.eq(own) & (j < i)
     count = Reduce((rank,), (), "sum", (cast(before, dtypes.int32),))
-    place = within(cast(Load.make(rank, ()), dtypes.int64), size)
+    position = within(cast(Load.make(rank, ()), dtypes.int64), size)
     each = sequence(
         Store(rank, (), ir.const(0, dtypes.int32)),
         For("j", size_expr(size), count, "reduce"),
-        Store(out, (*rows, place), i),
+        Store(out, (*rows, position), i),
     )
     return For("i", size_expr(size), Alloc(rank, each))
 
@@ -90,10 +90,10 @@ def radix_body(
         Store(count, (d,), Load.make(total, ())),
         Reduce((total,), (), "sum", (Load.make(here, ()),)),
     )
-    place = (*rows, within(cast(Load.make(here, ()), dtypes.int64), size))
+    index = (*rows, within(cast(Load.make(here, ()), dtypes.int64), size))
     move = sequence(
         Store(here, (), Load.make(count, (digit,))),
-        *(Store(buffer, place, value) for buffer, value in outputs),
+        *(Store(buffer, index, value) for buffer, value in outputs),
         Store(count, (digit,), Load.make(here, ()) + one),
     )
     body = sequence(
@@ -117,10 +117,10 @@ def smallest_body(
     kind = own.dtype
     bits = min(kind.bits, 11)
     tally = Buffer("tally", (ir.index(1 << bits),), dtypes.int32, "local")
-    last, left, seen, place = (
+    last, left, seen, slot = (
         Buffer(name, (), dtype, "reg")
         for name, dtype in (
-            ("last", kind), ("left", dtypes.int32), ("seen", dtypes.int32), ("place", dtypes.int64)
+            ("last", kind), ("left", dtypes.int32), ("seen", dtypes.int32), ("slot", dtypes.int64)
         )
     )  # fmt: skip
     parts: list[Stmt] = [
@@ -133,18 +133,18 @@ def smallest_body(
     threshold, more = Load.make(last, ()), Load.make(left, ())
     equal = own.eq(threshold)
     wanted = (own < threshold) | equal & (more > 0)
-    spot = (*rows, within(Load.make(place, ()), count))
+    spot = (*rows, within(Load.make(slot, ()), count))
     take = sequence(
         *(Store(buffer, spot, value) for buffer, value in outputs),
-        Store(place, (), Load.make(place, ()) + _ONE),
+        Store(slot, (), Load.make(slot, ()) + _ONE),
         Store(left, (), select(equal, more - one, more)),
     )
     parts += [
-        Store(place, (), _NONE),
+        Store(slot, (), _NONE),
         For("i", size_expr(size), If(wanted, take), "carried"),
     ]
     body = sequence(*parts)
-    for buffer in (tally, last, left, seen, place):
+    for buffer in (tally, last, left, seen, slot):
         body = Alloc(buffer, body)
     return body
 
@@ -191,21 +191,21 @@ def search_body(
 
     `value` is the key searched for, `at` the element of the row at some place.
     """
-    place = Buffer("place", (), dtypes.int64, "reg")
-    held = Load.make(place, ())
+    slot = Buffer("slot", (), dtypes.int64, "reg")
+    held = Load.make(slot, ())
     steps = max(bounds(size)[1].bit_length(), 1)
     step = ir.index(1 << steps - 1) >> Var.make("s")
     probe = held + step
     element = key(at(within(probe - _ONE, size)))
     before = element <= value if right else element < value
     further = (probe <= size_expr(size)) & before
-    halve = Store(place, (), select(further, probe, held))
+    halve = Store(slot, (), select(further, probe, held))
     body = sequence(
-        Store(place, (), _NONE),
+        Store(slot, (), _NONE),
         For("s", ir.index(steps), halve, "carried"),
         Store(out, index, held),
     )
-    return Alloc(place, body)
+    return Alloc(slot, body)
 
 
 def results(node: Node, stored: Sequence[Node]) -> list[tuple[int, Node]]:

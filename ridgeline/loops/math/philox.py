@@ -8,7 +8,7 @@ from ridgeline.loops.math.toolbox import cast, const, op, select
 from ridgeline.values.philox import GROWTH, LOW, MULTIPLIERS, ROUNDS, WORDS
 
 
-def philox(key: Expr, counter: Expr, place: Expr) -> Expr:
+def philox(key: Expr, counter: Expr, word_index: Expr) -> Expr:
     """The word of a block that a place, modulo four, names; all are uint64."""
     (x0, x1), (k0, k1) = _halves(counter), _halves(key)
     m0, m1 = (const(multiplier, x0) for multiplier in MULTIPLIERS)
@@ -22,7 +22,7 @@ def philox(key: Expr, counter: Expr, place: Expr) -> Expr:
             x0 * m0,
         )
         k0, k1 = (k + grown for k, grown in zip((k0, k1), GROWTH))
-    which = cast(place & WORDS - 1, dtypes.uint32)
+    which = cast(word_index & WORDS - 1, dtypes.uint32)
     word = x3
     for number, other in ((2, x2), (1, x1), (0, x0)):
         word = select(which.eq(number), other, word)

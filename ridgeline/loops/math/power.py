@@ -41,9 +41,9 @@ def integer_power(x: Expr, y: Expr) -> Expr:
     result: Expr = one
     square = x
     known = isinstance(y, Const) and y.value >= 0
-    places = int(y.value).bit_length() if isinstance(y, Const) and known else x.dtype.bits
-    for place in range(places):
-        bit = y >> place & 1
+    digits = int(y.value).bit_length() if isinstance(y, Const) and known else x.dtype.bits
+    for index in range(digits):
+        bit = y >> index & 1
         result = select(bit.eq(1), result * square, result)
         square = square * square
     if known or x.dtype.kind == "uint":

@@ -54,20 +54,20 @@ class CacheInRegisters(Step):
             raise ScheduleError(f"{self.buffer!r} is read again and again in one stage")
         if _own(loop.body) & found[0].needed():
             raise ScheduleError(f"where {self.buffer!r} is read is not known in front of its row")
-        place = tuple(ir.Var.make(a.name) for a in axes)
+        index = tuple(ir.Var.make(a.name) for a in axes)
         shape = tuple(ir.index(known_extent(a)) for a in axes)
         held = ir.Buffer(f"{self.buffer}_held", shape, load.dtype, "reg")
         value: ir.Expr = load
         for guard in reversed(guards):  # elsewhere there is no such element
             value = guarded(guard, value, ir.const(0, load.dtype))
-        copy: ir.Stmt = ir.Store(held, place, value)
+        copy: ir.Stmt = ir.Store(held, index, value)
         for part in reversed(chain):
             copy = (
                 ir.If(part.guard, copy)
                 if isinstance(part, ir.If)
                 else replace(part, body=copy, axis="spatial")
             )
-        known = {load: ir.Load.make(held, place)}
+        known = {load: ir.Load.make(held, index)}
         body = map_expressions(loop.body, substitution(known))
         return replace(loop, body=ir.Alloc(held, sequence(copy, body)))
 
@@ -147,7 +147,7 @@ class Spread(Step):
     def _laid_out(self, statement: ir.Alloc, extents: list[ir.Const]) -> ir.Stmt:
         old = statement.buffer
         new = replace(old, shape=tuple(extents), scope="reg")
-        place = tuple(ir.Var.make(a) for a in self.axes)
+        own_index = tuple(ir.Var.make(a) for a in self.axes)
         indices: set[tuple[ir.Expr, ...]] = set()
         for inner in ir.statements(statement.body):
             for expr in ir.subexpressions(*ir.expressions(inner)):
@@ -162,13 +162,13 @@ class Spread(Step):
         (index,) = indices
         if not _tells_apart(index, dict(zip(self.axes, (int(e.value) for e in extents)))):
             raise ScheduleError(f"{self.buffer!r} is not indexed by {', '.join(self.axes)} alone")
-        known = {ir.Load.make(old, index): ir.Load.make(new, place)}
+        known = {ir.Load.make(old, index): ir.Load.make(new, own_index)}
         body = map_expressions(statement.body, substitution(known))
 
         def visit(current: ir.Stmt) -> ir.Stmt:
             inner = map_children(current, visit)
             if isinstance(inner, ir.Store) and inner.buffer == old:
-                return ir.Store(new, place, inner.value)
+                return ir.Store(new, own_index, inner.value)
             return inner
 
         return ir.Alloc(new, visit(body))

@@ -105,11 +105,11 @@ class CacheRead(Step):
             )
         used = set(self.axes)
         extents = extents_inside(loop, used, f"{self.buffer!r} is read")
-        place = tuple(ir.Var.make(n) for n in self.axes)
+        index = tuple(ir.Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
         scratch = ir.Buffer(self.scratch, shape, read.dtype, "local")
-        copy = self._copied(ir.Store(scratch, place, read), extents, loop)
-        held: dict[ir.Expr, ir.Expr] = {read: ir.Load.make(scratch, place)}
+        copy = self._copied(ir.Store(scratch, index, read), extents, loop)
+        held: dict[ir.Expr, ir.Expr] = {read: ir.Load.make(scratch, index)}
         body = map_expressions(loop, substitution(held))
         return ir.Alloc(scratch, sequence(copy, body))
 
@@ -206,9 +206,9 @@ def _by_squares(squares: ir.For, turned: ir.For, side: int) -> ir.Stmt:
         return squares
     if known_extent(lanes) <= side or known_extent(lanes) % side:
         return squares
-    place = ir.Var.make(f"{lanes.name}.square") * ir.index(side) + ir.Var.make(lanes.name)
+    position = ir.Var.make(f"{lanes.name}.square") * ir.index(side) + ir.Var.make(lanes.name)
     some = replace(
-        lanes, extent=ir.index(side), body=replace_variables(lanes.body, {lanes.name: place})
+        lanes, extent=ir.index(side), body=replace_variables(lanes.body, {lanes.name: position})
     )
     inner = replace(squares, body=replace(turned, body=some))
     return ir.For(f"{lanes.name}.square", ir.index(known_extent(lanes) // side), inner)

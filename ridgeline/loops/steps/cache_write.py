@@ -87,15 +87,15 @@ class CacheWrite(Step):
                 f"the scratch {self.buffer!r} may hold nothing before {self.after!r}, and would be "
                 "copied"
             )
-        place = tuple(Var.make(n) for n in self.axes)
+        own_index = tuple(Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
         scratch = Buffer(self.scratch, shape, buffer.dtype, "local")
         parts: list[Stmt] = []
         if starts_as_copy:
-            fill = Store(scratch, place, Load.make(buffer, index))
+            fill = Store(scratch, own_index, Load.make(buffer, index))
             parts.append(copy_loops(fill, self.axes, extents, loop))
-        parts.append(_redirected(loop, buffer, scratch, place))
-        flush = Store(buffer, index, Load.make(scratch, place))
+        parts.append(_redirected(loop, buffer, scratch, own_index))
+        flush = Store(buffer, index, Load.make(scratch, own_index))
         parts.append(copy_loops(flush, self.axes, extents, loop))
         return Alloc(scratch, sequence(*parts))
 
@@ -103,10 +103,10 @@ class CacheWrite(Step):
         self, loop: For, found: list[tuple[Store | Reduce, bool]]
     ) -> tuple[Buffer, tuple[Expr, ...]]:
         """The buffer and the one index at which all statements write it."""
-        places = {w.index for w, _ in found}
-        if len(places) > 1:
+        written = {w.index for w, _ in found}
+        if len(written) > 1:
             raise ScheduleError(
-                f"{self.buffer!r} is written in {len(places)} ways inside {self.after!r}"
+                f"{self.buffer!r} is written in {len(written)} ways inside {self.after!r}"
             )
         if any(len(targets(w)) > 1 for w, _ in found):
             raise ScheduleError(f"{self.buffer!r} is written together with other buffers")
@@ -116,12 +116,12 @@ class CacheWrite(Step):
         return buffer, found[0][0].index
 
 
-def _redirected(statement: Stmt, old: Buffer, new: Buffer, place: tuple[Expr, ...]) -> Stmt:
-    inner = map_children(statement, lambda child: _redirected(child, old, new, place))
+def _redirected(statement: Stmt, old: Buffer, new: Buffer, index: tuple[Expr, ...]) -> Stmt:
+    inner = map_children(statement, lambda child: _redirected(child, old, new, index))
     if isinstance(inner, Store) and inner.buffer == old:
-        return Store(new, place, inner.value)
+        return Store(new, index, inner.value)
     if isinstance(inner, Reduce) and old in inner.buffers:
-        return Reduce((new,), place, inner.monoid, inner.values)
+        return Reduce((new,), index, inner.monoid, inner.values)
     return inner
 
 

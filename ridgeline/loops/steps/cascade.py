@@ -78,9 +78,9 @@ class Cascade(Step):
         length = block if (count * block) == loop.extent else minimum(block, left)
         if count == ir.index(1):
             start, length = ir.index(0), loop.extent
-        place = {self.axis: start + ir.Var.make(self.axis)}
+        moved = {self.axis: start + ir.Var.make(self.axis)}
         blocks = {b: _block_of(b, index, loop) for b, index in sums.items()}
-        body = replace_variables(_renamed(loop.body, blocks), place)
+        body = replace_variables(_renamed(loop.body, blocks), moved)
         begin = [
             _each(loop, b, ir.Store(*part, ir.const(0, b.dtype))) for b, part in blocks.items()
         ]
@@ -145,10 +145,10 @@ def _block_name(buffer: ir.Buffer) -> str:
 def _block_of(buffer: ir.Buffer, index: Index, loop: ir.For) -> tuple[ir.Buffer, Index]:
     """What holds the sum of a block, and where: no more than what one run of `loop` sums into."""
     inside = {ir.Var.make(s.name) for s in ir.statements(loop.body) if isinstance(s, ir.For)}
-    varying = [place for place, variable in enumerate(index) if variable in inside]
-    shape = tuple(buffer.shape[place] for place in varying)
+    varying = [dim for dim, variable in enumerate(index) if variable in inside]
+    shape = tuple(buffer.shape[dim] for dim in varying)
     block = replace(buffer, name=_block_name(buffer), shape=shape)
-    return block, tuple(index[place] for place in varying)
+    return block, tuple(index[dim] for dim in varying)
 
 
 def _renamed(statement: ir.Stmt, blocks: Mapping[ir.Buffer, tuple[ir.Buffer, Index]]) -> ir.Stmt:

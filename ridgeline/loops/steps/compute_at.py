@@ -67,10 +67,10 @@ class ComputeAt(Step):
             old: start + spot if width > 1 else start
             for old, (start, width), spot in zip(store.index, windows, spots)
         }
-        place = tuple(
+        index = tuple(
             spot if width > 1 else ir.index(0) for spot, (_, width) in zip(spots, windows)
         )
-        fill: Stmt = Store(small, place, substitute(store.value, here))
+        fill: Stmt = Store(small, index, substitute(store.value, here))
         for old, size in zip(store.index, buffer.shape):
             fill = _within(here[old], size, fill, {**ranges, **_spans(names, windows)})
         for name, (_, width) in reversed(list(zip(names, windows))):
@@ -87,12 +87,12 @@ class ComputeAt(Step):
         return replace(loop, body=Alloc(small, sequence(fill, body)))
 
 
-def _window(name: str, places: set[Expr], inside: set[str], ranges: Ranges) -> tuple[Expr, int]:
+def _window(name: str, indices: set[Expr], inside: set[str], ranges: Ranges) -> tuple[Expr, int]:
     """Where the reads of one axis begin in terms of outer loops, and how far they reach."""
     starts: set[Expr] = set()
     spans: list[tuple[int, int]] = []
-    for place in places:
-        form = affine(place)
+    for index in indices:
+        form = affine(index)
         if form is None or any(c < 0 or n not in ranges for n, c in form.terms if n in inside):
             raise ScheduleError(f"{name!r} is not read at sums of loop variables")
         start: Expr = ir.index(0)
@@ -120,8 +120,8 @@ def _spans(names: list[str], windows: list[tuple[Expr, int]]) -> dict[str, tuple
     return {name: (0, width - 1) for name, (_, width) in zip(names, windows)}
 
 
-def _within(place: Expr, size: Expr, fill: Stmt, ranges: Ranges) -> Stmt:
+def _within(position: Expr, size: Expr, fill: Stmt, ranges: Ranges) -> Stmt:
     """The last window may reach past the end, where there is nothing to compute."""
-    if bounds(place, ranges)[1] < bounds(size, ranges)[0]:
+    if bounds(position, ranges)[1] < bounds(size, ranges)[0]:
         return fill
-    return If(place < size, fill)
+    return If(position < size, fill)

@@ -55,8 +55,8 @@ class Fuse(Step):
         if inner.axis != loop.axis or inner.kind != loop.kind:
             raise ScheduleError(f"{self.outer!r} and {self.inner!r} are of different kinds")
         both, width = Var.make(self.axis), inner.extent
-        places = {self.outer: both // width, self.inner: both % width}
-        body = replace_variables(inner.body, places)
+        index_of = {self.outer: both // width, self.inner: both % width}
+        body = replace_variables(inner.body, index_of)
         return replace(inner, name=self.axis, extent=loop.extent * width, body=body)
 
     def _in_order(self, kernel: Kernel) -> Kernel:
@@ -80,8 +80,8 @@ class Fuse(Step):
         def change(expr: Expr) -> Expr:
             for part in ir.subexpressions(expr):
                 if isinstance(part, Load) and any(names & free_vars(i) for i in part.index):
-                    buffer, place = self._flattened(part.buffer, part.index, width, flat)
-                    loads[part] = Load.make(buffer, place)
+                    buffer, index = self._flattened(part.buffer, part.index, width, flat)
+                    loads[part] = Load.make(buffer, index)
             changed = substitute(expr, loads)
             if names & free_vars(changed):
                 raise ScheduleError(f"an index of {self.outer!r} or {self.inner!r} is a value here")
@@ -93,8 +93,8 @@ class Fuse(Step):
             if isinstance(current, For):
                 return replace(current, extent=change(current.extent), body=visit(current.body))
             if isinstance(current, Store):
-                buffer, place = self._target(current.buffer, current.index, width, flat)
-                return Store(buffer, place, change(current.value))
+                buffer, index = self._target(current.buffer, current.index, width, flat)
+                return Store(buffer, index, change(current.value))
             if isinstance(current, Reduce):
                 if any(names & free_vars(i) for i in current.index):
                     raise ScheduleError("an accumulator is indexed by the loops to fuse")
@@ -106,20 +106,20 @@ class Fuse(Step):
         )
 
     def _target(
-        self, buffer: Buffer, place: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
+        self, buffer: Buffer, index: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
     ) -> tuple[Buffer, tuple[Expr, ...]]:
-        if any({self.outer, self.inner} & free_vars(i) for i in place):
-            return self._flattened(buffer, place, width, flat)
-        return buffer, place
+        if any({self.outer, self.inner} & free_vars(i) for i in index):
+            return self._flattened(buffer, index, width, flat)
+        return buffer, index
 
     def _flattened(
-        self, buffer: Buffer, place: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
+        self, buffer: Buffer, index: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
     ) -> tuple[Buffer, tuple[Expr, ...]]:
         if buffer.slot < 0:
             raise ScheduleError("scratch memory is indexed by the loops to fuse")
         linear: Expr = ir.index(0)
         count: Expr = ir.index(1)
-        for size, i in zip(buffer.shape, place):
+        for size, i in zip(buffer.shape, index):
             linear = linear * size + i
             count = count * size
         form = affine(linear)
@@ -172,11 +172,11 @@ class FuseSiblings(Step):
             return inner
         parts: list[Stmt] = []
         for part in inner.body:
-            place = self._partner(parts, part)
-            if place is None:
+            partner = self._partner(parts, part)
+            if partner is None:
                 parts.append(part)
                 continue
-            first = parts.pop(place)  # what stood between starts values and may come earlier
+            first = parts.pop(partner)  # what stood between starts values and may come earlier
             assert isinstance(first, For) and isinstance(part, For)
             parts.append(replace(first, body=sequence(first.body, part.body)))
         return sequence(*parts)
@@ -186,15 +186,15 @@ class FuseSiblings(Step):
         if not isinstance(loop, For) or loop.name != self.axis:
             return None
         touched = _reads(loop) | set(written_memory(loop))
-        for place in range(len(parts) - 1, -1, -1):
-            part = parts[place]
+        for candidate in range(len(parts) - 1, -1, -1):
+            part = parts[candidate]
             if isinstance(part, For):
                 same = replace(part, body=loop.body) == loop
                 written = set(written_memory(part))
                 apart = not written & touched and not set(written_memory(loop)) & _reads(part)
-                between = {memory(s.buffer) for s in parts[place + 1 :] if isinstance(s, Store)}
+                between = {memory(s.buffer) for s in parts[candidate + 1 :] if isinstance(s, Store)}
                 free = not between & (_reads(part) | written)
-                return place if same and apart and free else None
+                return candidate if same and apart and free else None
             if not isinstance(part, Store) or _reads(part):
                 return None
         return None

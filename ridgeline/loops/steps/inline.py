@@ -38,8 +38,8 @@ def computed_again(expr: Expr, store: Store) -> Expr:
     done: dict[Expr, Expr] = {}
     for part in ir.subexpressions(expr):
         if isinstance(part, Load) and part.buffer == store.buffer:
-            place = [substitute(i, done) for i in part.index]
-            here: dict[Expr, Expr] = dict(zip(store.index, place))
+            index = [substitute(i, done) for i in part.index]
+            here: dict[Expr, Expr] = dict(zip(store.index, index))
             done[part] = substitute(store.value, here)
     return substitute(expr, done) if done else expr
 
@@ -56,10 +56,10 @@ def scratch(kernel: Kernel, name: str) -> list[Alloc]:
 
 def producer(buffer: Buffer, body: Stmt) -> Store:
     """The one statement that fills a scratch buffer, if computing it later gives the same."""
-    places = [s for s in sites(Kernel("", (), (), body)) if _writes(s.statement, buffer)]
-    if len(places) != 1 or not isinstance(places[0].statement, Store):
+    writes = [s for s in sites(Kernel("", (), (), body)) if _writes(s.statement, buffer)]
+    if len(writes) != 1 or not isinstance(writes[0].statement, Store):
         raise ScheduleError(f"{buffer.name!r} is not filled by one plain store")
-    site, store = places[0], places[0].statement
+    site, store = writes[0], writes[0].statement
     if site.domain.guards:
         raise ScheduleError(f"{buffer.name!r} is filled under a condition")
     if not all(isinstance(i, Var) for i in store.index) or len(set(store.index)) < len(store.index):

@@ -49,28 +49,34 @@ def check_apart(loop: ir.For) -> None:
     inside = list(ir.statements(loop.body))
     own = {s.buffer for s in inside if isinstance(s, ir.Alloc)}
     for store in (s for s in inside if isinstance(s, ir.Store) and s.buffer not in own):
-        held = [h for place in store.index for h in _held(place, loop.name)]
+        held = [h for coordinate in store.index for h in _held(coordinate, loop.name)]
         filled = [h for h in held if isinstance(h, ir.OpExpr)]
         # filling up puts a minimum in the place of every variable: another minimum is the user's
         if len(filled) == len(held) and not all(_apart(loop, *ir.children(h)) for h in filled):
             raise ScheduleError(f"the last iteration of loop {loop.name!r} runs again")
 
 
-def _held(place: ir.Expr, name: str) -> Iterator[ir.Expr]:
+def _held(coordinate: ir.Expr, name: str) -> Iterator[ir.Expr]:
     """Where a variable stands in a place: minima that may fill up a piece, or it by itself."""
-    if isinstance(place, ir.Load):  # what is loaded can be the same for all iterations anyway
+    if isinstance(coordinate, ir.Load):  # what is loaded can be the same for all iterations anyway
         return
-    minimum = isinstance(place, ir.OpExpr) and place.name == "min" and not read_memory(place)
-    if (isinstance(place, ir.Var) and place.name == name) or (minimum and name in free_vars(place)):
-        yield place
+    minimum = (
+        isinstance(coordinate, ir.OpExpr)
+        and coordinate.name == "min"
+        and not read_memory(coordinate)
+    )
+    if (isinstance(coordinate, ir.Var) and coordinate.name == name) or (
+        minimum and name in free_vars(coordinate)
+    ):
+        yield coordinate
     else:
-        for child in ir.children(place):
+        for child in ir.children(coordinate):
             yield from _held(child, name)
 
 
-def _apart(loop: ir.For, place: ir.Expr, last: ir.Expr) -> bool:
+def _apart(loop: ir.For, coordinate: ir.Expr, last: ir.Expr) -> bool:
     """True when only the last iteration of a loop can reach the last place."""
-    form, spans = affine(place), loop_ranges(loop.body)
+    form, spans = affine(coordinate), loop_ranges(loop.body)
     if form is None or not isinstance(last, ir.Const):
         return False
     step = form.strides[loop.name]
@@ -122,8 +128,8 @@ class Split(Step):
         base = ir.Var.make(outer) * ir.index(factor)
 
         def piece(start: ir.Expr, size: int) -> ir.For:
-            place = start + ir.Var.make(inner)
-            body = replace_variables(loop.body, {loop.name: place})
+            position = start + ir.Var.make(inner)
+            body = replace_variables(loop.body, {loop.name: position})
             return ir.For(inner, ir.index(size), body, loop.axis, loop.kind)
 
         if whole == 0:
@@ -135,8 +141,8 @@ class Split(Step):
             return sequence(pieces, piece(ir.index(whole * factor), rest))
         if self.tail == "repeat":
             check_repeatable(loop)
-            place = minimum(base + ir.Var.make(inner), ir.index(length - 1))
-            body = replace_variables(loop.body, {loop.name: place})
+            position = minimum(base + ir.Var.make(inner), ir.index(length - 1))
+            body = replace_variables(loop.body, {loop.name: position})
             within = ir.For(inner, ir.index(factor), body, loop.axis, loop.kind)
             return ir.For(outer, ir.index(whole + 1), within, loop.axis, loop.kind)
         full = ir.Var.make(outer) < ir.index(whole)
@@ -151,10 +157,10 @@ class Split(Step):
         outer, inner = f"{self.axis}.0", f"{self.axis}.1"
         factor = ir.index(self.factor)
         pieces = (loop.extent + ir.index(self.factor - 1)) // factor
-        place = ir.Var.make(outer) * factor + ir.Var.make(inner)
-        body = replace_variables(loop.body, {loop.name: place})
+        position = ir.Var.make(outer) * factor + ir.Var.make(inner)
+        body = replace_variables(loop.body, {loop.name: position})
         if (pieces * factor) != loop.extent:
-            body = ir.If(place < loop.extent, body)
+            body = ir.If(position < loop.extent, body)
         piece = ir.For(inner, factor, body, loop.axis, loop.kind)
         return ir.For(outer, pieces, piece, loop.axis, loop.kind)
 

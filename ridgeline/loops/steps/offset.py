@@ -89,20 +89,20 @@ class Offset(Step):
         extents = extents_inside(loop, used, f"{self.buffer!r} is summed")
         if len(used) != len(other.index) or set(used) != set(extents):
             raise ScheduleError(f"{other.buffer.name!r} is not read whole inside {self.before!r}")
-        place = tuple(ir.Var.make(n) for n in columns)
+        index = tuple(ir.Var.make(n) for n in columns)
         shape = tuple(extents[n] for n in columns)
         totals = ir.Buffer(self.totals, shape, dtypes.int32, "local")
         kinds = {s.name: s.kind for s in ir.statements(loop) if isinstance(s, ir.For)}
-        start = _around(ir.Store(totals, place, ir.const(0, dtypes.int32)), columns, extents, kinds)
+        start = _around(ir.Store(totals, index, ir.const(0, dtypes.int32)), columns, extents, kinds)
         # loops of other names: later steps on the summed axis are not meant for the totals
         summed = {n: f"{n}.total" for n in used if n in folds}
         moved = substitute(other, {ir.Var.make(n): ir.Var.make(new) for n, new in summed.items()})
         term = cast(moved, dtypes.int32) * ir.const(_SHIFT, dtypes.int32)
-        fold: ir.Stmt = ir.Reduce((totals,), place, "sum", (term,))
+        fold: ir.Stmt = ir.Reduce((totals,), index, "sum", (term,))
         fold = _around(fold, columns, extents, kinds)
         for name, new in reversed(summed.items()):
             fold = ir.For(new, extents[name], fold, "reduce")
-        (acc,), negative = found.buffers, op("neg", ir.Load.make(totals, place))
+        (acc,), negative = found.buffers, op("neg", ir.Load.make(totals, index))
         return ir.Alloc(totals, sequence(start, fold, _started(loop, acc, found.index, negative)))
 
     def _unsigned(self, statement: ir.Stmt) -> ir.Stmt:

@@ -46,11 +46,11 @@ class OneHotSum(Step):
         (value,) = fold.values
         variable = ir.Var.make(self.axis)
         for test in ir.subexpressions(value):
-            place = _place(test, variable)
-            if place is None or not _is_zero(substitute(value, {test: _FALSE})):
+            position = _chosen_index(test, variable)
+            if position is None or not _is_zero(substitute(value, {test: _FALSE})):
                 continue
-            term = substitute(substitute(value, {test: _TRUE}), {variable: place})
-            inside = (ir.index(0) <= place) & (place < loop.extent)
+            term = substitute(substitute(value, {test: _TRUE}), {variable: position})
+            inside = (ir.index(0) <= position) & (position < loop.extent)
             for alloc in around:
                 if _reads(term, alloc.buffer):
                     term = computed_again(term, producer(alloc.buffer, alloc.body))
@@ -61,7 +61,7 @@ class OneHotSum(Step):
 _TRUE, _FALSE = (ir.const(value, dtypes.bool_) for value in (True, False))
 
 
-def _place(test: ir.Expr, variable: ir.Var) -> ir.Expr | None:
+def _chosen_index(test: ir.Expr, variable: ir.Var) -> ir.Expr | None:
     """e, if a test is `variable == e` and e is the same along the axis."""
     if (
         not isinstance(test, ir.OpExpr)

@@ -46,8 +46,8 @@ class Online(Step):
         inner = map_children(statement, self._visit)
         if not isinstance(inner, ir.Seq):
             return inner
-        places = [i for i, part in enumerate(inner.body) if self._folds(part)]
-        for first, second in pairwise(places):
+        folds = [i for i, part in enumerate(inner.body) if self._folds(part)]
+        for first, second in pairwise(folds):
             merged = self._merged(inner.body[first : second + 1])
             if merged is not None:
                 return sequence(*inner.body[:first], merged, *inner.body[second + 1 :])

@@ -80,10 +80,10 @@ class Partials(Step):
             length = known_extent(fold)
             step = -(-length // self.pieces)
             start = Var.make(f"{self.axis}.p") * ir.index(step)
-            place = start + Var.make(self.axis)
-            body = replace_variables(fold.body, {self.axis: place})
+            position = start + Var.make(self.axis)
+            body = replace_variables(fold.body, {self.axis: position})
             if step * self.pieces != length:
-                body = If(place < ir.index(length), body)
+                body = If(position < ir.index(length), body)
             return replace(fold, extent=ir.index(step), body=body)
         return map_children(fold, self._cut)
 

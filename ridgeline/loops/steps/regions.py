@@ -141,8 +141,8 @@ def extents_inside(loop: ir.Stmt, names: Iterable[str], what: str) -> dict[str, 
 
 def in_range(index: Sequence[ir.Expr], buffer: ir.Buffer, ranges: Ranges) -> bool:
     """True when intervals prove that an index stays inside a buffer."""
-    for place, size in zip(index, buffer.shape):
-        low, high = bounds(place, ranges)
+    for coordinate, size in zip(index, buffer.shape):
+        low, high = bounds(coordinate, ranges)
         if low < 0 or high >= bounds(size, ranges)[0]:
             return False
     return True
@@ -152,8 +152,8 @@ def injective(index: Sequence[ir.Expr], axes: Mapping[str, ir.Expr]) -> bool:
     """True when different values of the axes give different indices."""
     free = set(axes)
     extents = {n: int(e.value) if isinstance(e, ir.Const) else inf for n, e in axes.items()}
-    for place in index:
-        form = affine(place)
+    for coordinate in index:
+        form = affine(coordinate)
         if form is None:
             continue
         if form.tells_apart(extents):

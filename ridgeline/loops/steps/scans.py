@@ -143,10 +143,10 @@ class SplitScan(Step):
     def _piece(self, scan: Scan, name: str, body: ir.Stmt, kind: ir.AxisKind) -> ir.For:
         """A loop over the elements of a piece."""
         length = -(-scan.length // self.pieces)
-        place = ir.Var.make(f"{self.axis}.p") * ir.index(length) + ir.Var.make(name)
-        body = replace_variables(body, {self.axis: place})
+        position = ir.Var.make(f"{self.axis}.p") * ir.index(length) + ir.Var.make(name)
+        body = replace_variables(body, {self.axis: position})
         if length * self.pieces != scan.length:
-            body = ir.If(place < ir.index(scan.length), body)
+            body = ir.If(position < ir.index(scan.length), body)
         return ir.For(name, ir.index(length), body, kind)
 
 
@@ -189,11 +189,11 @@ class BlockScan(Step):
         own = self._own(scan)
         mine = thread * run + at
 
-        def each(place: ir.Expr, body: ir.Stmt) -> ir.Stmt:
+        def each(position: ir.Expr, body: ir.Stmt) -> ir.Stmt:
             """A statement at a place of the tile, where the row has one."""
-            place = tile * ir.index(whole) + place
+            position = tile * ir.index(whole) + position
             guards: list[ir.Expr] = [] if tiles * whole == scan.length else [
-                place < ir.index(scan.length)
+                position < ir.index(scan.length)
             ]  # fmt: skip
             inner = loop.body
             while isinstance(inner, ir.If):
@@ -201,7 +201,7 @@ class BlockScan(Step):
                 inner = inner.body
             for guard in reversed(guards):
                 body = ir.If(guard, body)
-            return replace_variables(body, {self.axis: place})
+            return replace_variables(body, {self.axis: position})
 
         def run_of(*body: ir.Stmt) -> ir.For:
             return ir.For(thread.name, threads, _with(own, sequence(*body)))

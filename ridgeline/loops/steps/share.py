@@ -54,20 +54,20 @@ class Share(Step):
         shape = (ir.index(lengths[self.axes[0]]), ir.index(width + self.pad))
         shared = Buffer(f"{self.buffer}_shared", shape, read.dtype, "shared")
         rest: Expr = Var.make(f"{self.buffer}.s")
-        places: dict[str, Expr] = {}
+        index_of: dict[str, Expr] = {}
         for axis in reversed(self.walk[1:]):
-            places[axis] = rest % ir.index(lengths[axis])
+            index_of[axis] = rest % ir.index(lengths[axis])
             rest = rest // ir.index(lengths[axis])
-        places[self.walk[0]] = rest
-        moved = substitute(read, {Var.make(a): places[a] for a in self.walk})
+        index_of[self.walk[0]] = rest
+        moved = substitute(read, {Var.make(a): index_of[a] for a in self.walk})
         copy = For(
             f"{self.buffer}.s",
             ir.index(prod(lengths[a] for a in self.walk)),
-            Store(shared, (places[self.axes[0]], _along(along, places)), moved),
+            Store(shared, (index_of[self.axes[0]], _along(along, index_of)), moved),
         )
         inside: dict[str, Expr] = {a: Var.make(a) for a in self.axes}
-        place = (inside[self.axes[0]], _along(along, inside))
-        known = {read: Load.make(shared, place)}
+        index = (inside[self.axes[0]], _along(along, inside))
+        known = {read: Load.make(shared, index)}
         return Alloc(shared, sequence(copy, map_expressions(loop, substitution(known))))
 
     def _meant(self, loop: For) -> set[Expr]:
@@ -102,8 +102,8 @@ def _lengths(loop: For) -> dict[str, int]:
     return {s.name: known_extent(s) for s in ir.statements(loop) if isinstance(s, For)}
 
 
-def _along(axes: list[tuple[str, int]], places: dict[str, Expr]) -> Expr:
+def _along(axes: list[tuple[str, int]], index_of: dict[str, Expr]) -> Expr:
     total: Expr = ir.index(0)
     for axis, size in axes:
-        total = total * ir.index(size) + places[axis]
+        total = total * ir.index(size) + index_of[axis]
     return total

@@ -139,11 +139,11 @@ class _Hidden:
         """True for what lies behind all pieces, as the rest of a row that is not a whole piece."""
         if load.buffer not in self.held:
             return True
-        places = zip(load.index, *self.reach[load.buffer])
-        return any(self._comes_after(place, stored) for place, *stored in places)
+        pairs = zip(load.index, *self.reach[load.buffer])
+        return any(self._comes_after(coordinate, stored) for coordinate, *stored in pairs)
 
-    def _comes_after(self, place: ir.Expr, stored: list[ir.Expr]) -> bool:
-        low, _ = bounds(place, self.ranges)
+    def _comes_after(self, coordinate: ir.Expr, stored: list[ir.Expr]) -> bool:
+        low, _ = bounds(coordinate, self.ranges)
         return all(low > bounds(s, self.ranges)[1] for s in stored)
 
     def _in_order(self, statement: ir.Stmt, inside: bool) -> Iterator[tuple[ir.Stmt, bool]]:

@@ -41,8 +41,8 @@ class Streamed(Step):
         inner = map_children(statement, self._visit)
         if not isinstance(inner, Seq):
             return inner
-        places = [i for i, part in enumerate(inner.body) if self._turns(part) is not None]
-        for first, second in pairwise(places):
+        turns = [i for i, part in enumerate(inner.body) if self._turns(part) is not None]
+        for first, second in pairwise(turns):
             merged = self._merged(inner.body[first : second + 1])
             if merged is not None:
                 return sequence(*inner.body[:first], merged, *inner.body[second + 1 :])
@@ -69,17 +69,17 @@ class Streamed(Step):
             relative = relative_sums(totals, peak)
         except ScheduleError:
             return None
-        place = Var.make(self.thread)
+        lane = Var.make(self.thread)
         lost = {b: replace(b, name=f"{b.name}_lost") for b in relative}
         own = {b: _each(b, top.extent) for b in (peak, *relative, *lost.values())}
-        mine = {b: Load.make(w, (place,)) for b, w in own.items()}
+        mine = {b: Load.make(w, (lane,)) for b, w in own.items()}
         old = Buffer(f"{peak.name}_old", (), peak.dtype, "reg")
         shrink = [correction(p, s, old, peak) for b, s in relative.items() for p in (b, lost[b])]
         body = sequence(Store(old, (), mine[peak]), highs.body, *shrink, _turn(totals.body, lost))
         for buffer, wide in own.items():
-            body = widened(body, buffer, wide, place)
-        zeros = [Store(own[b], (place,), ir.const(0, b.dtype)) for b in own if b != peak]
-        start = sequence(Store(own[peak], (place,), ir.const(-math.inf, peak.dtype)), *zeros)
+            body = widened(body, buffer, wide, lane)
+        zeros = [Store(own[b], (lane,), ir.const(0, b.dtype)) for b in own if b != peak]
+        start = sequence(Store(own[peak], (lane,), ir.const(-math.inf, peak.dtype)), *zeros)
         turns = For(self.turn, highs.extent, Alloc(old, body), "carried")
         sweep = replace(top, axis="spatial", body=sequence(start, turns))
         agree = replace(top, body=Reduce((peak,), (), "max", (mine[peak],)))

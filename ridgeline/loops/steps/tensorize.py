@@ -101,16 +101,16 @@ def _tiles_mismatch(tile: ContractionTile, row: Instruction) -> str:
     line, lane, words, element = (
         part[-1].name for part in (tile.rows, tile.lanes, tile.depth[:-1], tile.depth)
     )
-    places = (
+    accesses = (
         (total, index, {lane: 1}, line),
         (tile.left.buffer, tile.left.index, {words: row.word, element: 1}, line),
         (tile.right.buffer, tile.right.index, {lane: row.word, element: 1}, words),
     )
-    for buffer, place, steps, moved in places:
+    for buffer, indices, steps, moved in accesses:
         for name, step in steps.items():
-            if stride(buffer, place, name) != step:
+            if stride(buffer, indices, name) != step:
                 return f"{buffer.name} does not have {name!r} {step} elements apart"
-        if stride(buffer, place, moved) is None:
+        if stride(buffer, indices, moved) is None:
             return f"the rows of {buffer.name} are not equally far apart"
     return ""
 

@@ -17,13 +17,13 @@ PLACES = {
 }  # fmt: skip
 
 
-def with_inplace(function: Callable[..., Tensor], place: int) -> Callable[..., Tensor]:
+def with_inplace(function: Callable[..., Tensor], index: int) -> Callable[..., Tensor]:
     """The function, which with `inplace` also leaves its result in its input."""
 
     @wraps(function)
     def applied(input: Tensor, *args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
-        if len(args) >= place:
-            args, inplace = args[: place - 1], args[place - 1]
+        if len(args) >= index:
+            args, inplace = args[: index - 1], args[index - 1]
         result = function(input, *args, **kwargs)
         return input.copy_(result) if inplace else result
 

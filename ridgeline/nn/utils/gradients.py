@@ -33,8 +33,8 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
     members = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not members:
         return tensor(0.0)
-    place = members[0].device
-    norms = [vector_norm(t.detach().reshape(-1), float(norm_type)).to(place) for t in members]
+    device = members[0].device
+    norms = [vector_norm(t.detach().reshape(-1), float(norm_type)).to(device) for t in members]
     return vector_norm(stack(norms), float(norm_type))
 
 

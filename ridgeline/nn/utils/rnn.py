@@ -115,8 +115,8 @@ def pad_packed_sequence(
     starts[1 : len(sizes)] = np.cumsum(sizes)[:-1]
     steps, rows = np.meshgrid(np.arange(longest), np.arange(sizes[0]), indexing="ij")
     there = steps < lengths
-    places = np.where(there, starts[steps] + rows, 0)
-    padded = sequence.data[tensor(places)]
+    indices = np.where(there, starts[steps] + rows, 0)
+    padded = sequence.data[tensor(indices)]
     shape = (*there.shape, *(1,) * (sequence.data.dim() - 1))
     ended = tensor(~there, device=padded.device).reshape(shape)
     padded = padded.masked_fill(ended, padding_value)

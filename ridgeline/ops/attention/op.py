@@ -224,8 +224,8 @@ def _batch(
     """One more axis in front; a mask that is the same for all elements has length 1 there."""
     at = 3 if written.is_masked(current) else -1
     given = [
-        a if has else reshape(a, (1, *a.shape)) if place == at else spread(a, batching.size)
-        for place, (a, has) in enumerate(zip(inputs, batched))
+        a if has else reshape(a, (1, *a.shape)) if index == at else spread(a, batching.size)
+        for index, (a, has) in enumerate(zip(inputs, batched))
     ]
     return outputs_of(node(current.op, given, current.attrs))
 

@@ -174,7 +174,7 @@ class _Form:
         names = [extra + side if "t" in side else side for side in sides]
         given = extra + result if "t" in result else result
         letters = list(dict.fromkeys(given + "".join(names)))
-        number = {letter: batch + place for place, letter in enumerate(letters)}
+        number = {letter: batch + index for index, letter in enumerate(letters)}
         size: dict[int, Size] = dict(enumerate(left.shape[:batch]))
         maps = []
         for name, operand in zip(names, (left, right)):

@@ -120,10 +120,10 @@ def _batched_side(
     part: Body, inputs: Sequence[Node], has: Sequence[bool], batching: Batching
 ) -> Body:
     """A body whose inputs have the new axis where `has` says so, and all of whose outputs do."""
-    places = {i: leaf(with_axis(i.types[0], batching)) for i, h in zip(part.inputs, has) if h}
-    found = batched(part.outputs, places, batching)
+    wide = {i: leaf(with_axis(i.types[0], batching)) for i, h in zip(part.inputs, has) if h}
+    found = batched(part.outputs, wide, batching)
     outputs = [o if axis else spread(o, batching.size) for o, axis in found]
-    return body([places.get(i, i) for i in part.inputs], outputs)
+    return body([wide.get(i, i) for i in part.inputs], outputs)
 
 
 def _infer(types: Sequence[TensorType], attrs: CondAttrs) -> tuple[TensorType, ...]:

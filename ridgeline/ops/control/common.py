@@ -41,10 +41,10 @@ def inlined(body: Body, inputs: Sequence[Node]) -> list[Node]:
 
 
 def batched(
-    outputs: Sequence[Node], places: Mapping[Node, Node], batching: Batching
+    outputs: Sequence[Node], wide: Mapping[Node, Node], batching: Batching
 ) -> list[tuple[Node, bool]]:
     """Outputs of a body where `places` gives the inputs that have the new axis."""
-    return type(batching)(batching.size, places, batching.inside).run(outputs)
+    return type(batching)(batching.size, wide, batching.inside).run(outputs)
 
 
 def with_axis(kind: TensorType, batching: Batching) -> TensorType:

@@ -72,13 +72,13 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     first, last = attrs.carried, attrs.carried + attrs.scanned
     state, arrays, captured = list(inputs[:first]), inputs[first:last], inputs[last:]
     stacks: list[Array] = [np.empty(t.shape, t.dtype.numpy) for t in current.types[first:]]
-    places = range(attrs.length)
-    for place in reversed(places) if attrs.reverse else places:
-        given = [*state, *(array[place] for array in arrays), *captured]
+    steps = range(attrs.length)
+    for index in reversed(steps) if attrs.reverse else steps:
+        given = [*state, *(array[index] for array in arrays), *captured]
         results = evaluate(attrs.body.outputs, dict(zip(attrs.body.inputs, given)))
         state = results[:first]
         for stack, result in zip(stacks, results[first:]):
-            stack[place] = result
+            stack[index] = result
     return (*state, *stacks)
 
 
@@ -129,14 +129,14 @@ def _batch(
     last = first + attrs.scanned
     flags = [True] * first + list(has[first:])
     leaves = attrs.body.inputs
-    places = {i: leaf(with_axis(i.types[0], batching)) for i, f in zip(leaves, flags) if f}
+    wide = {i: leaf(with_axis(i.types[0], batching)) for i, f in zip(leaves, flags) if f}
     outputs = [
         o if axis else spread(o, batching.size)
-        for o, axis in batched(attrs.body.outputs, places, batching)
+        for o, axis in batched(attrs.body.outputs, wide, batching)
     ]
     state = [a if h else spread(a, batching.size) for a, h in zip(inputs[:first], has)]
     arrays = [_swapped(a) if h else a for a, h in zip(inputs[first:last], has[first:last])]
-    step = body([places.get(i, i) for i in leaves], outputs)
+    step = body([wide.get(i, i) for i in leaves], outputs)
     new = node(LOOP, (*state, *arrays, *inputs[last:]), replace(attrs, body=step))
     found = outputs_of(new)
     return [*found[:first], *map(_swapped, found[first:])]
@@ -170,16 +170,16 @@ def keeping(current: Node, present: Sequence[bool] | None = None) -> Node:
 def _sources(step: Body, carried: int, present: Sequence[bool]) -> list[int]:
     """Which outputs have cotangents; those of carried values flow from step to step."""
     return [
-        place
-        for place, output in enumerate(step.outputs)
-        if is_smooth(output) and (place < carried or present[place])
+        index
+        for index, output in enumerate(step.outputs)
+        if is_smooth(output) and (index < carried or present[index])
     ]
 
 
 @remembered
 def _kept(step: Body, carried: int, scanned: int, present: tuple[bool, ...]) -> tuple[Body, int]:
     """The body with further outputs, such that its gradient reads nothing else of it."""
-    sources = [step.outputs[place] for place in _sources(step, carried, present)]
+    sources = [step.outputs[index] for index in _sources(step, carried, present)]
     parts = reverse(sources, fresh(sources), [i for i in step.inputs if is_smooth(i)])
     below = set(topological(step.outputs))
     free = set(step.inputs[carried:])  # slices and captured values are there anyway
@@ -233,14 +233,14 @@ class _Reverse:
 def _reversed(step: Body, carried: int, scanned: int, present: tuple[bool, ...]) -> _Reverse:
     state, arrays = step.inputs[:carried], step.inputs[carried : carried + scanned]
     captured = step.inputs[carried + scanned :]
-    places = _sources(step, carried, present)
-    sources = [step.outputs[place] for place in places]
+    positions = _sources(step, carried, present)
+    sources = [step.outputs[index] for index in positions]
     cotangents = fresh(sources)
     targets = [i for i in step.inputs if is_smooth(i)]
     parts = dict(zip(targets, reverse(sources, cotangents, targets)))
     kept = {n: leaf(n.types[0]) for n in step.outputs[carried:] if n not in step.inputs[carried:]}
-    smooth = [place for place in places if place < carried]
-    given = {c: place for c, place in zip(cotangents, places) if place >= carried}
+    smooth = [index for index in positions if index < carried]
+    given = {c: index for c, index in zip(cotangents, positions) if index >= carried}
     slices = {p: part for p, i in enumerate(arrays) if (part := parts.get(i)) is not None}
 
     emitted: dict[Node, None] = {}
@@ -248,22 +248,22 @@ def _reversed(step: Body, carried: int, scanned: int, present: tuple[bool, ...])
     delayed: list[_Delayed] = []
     sums: dict[int, Node] = {}
     waiting: list[tuple[int, Node]] = []
-    for place, source in enumerate(captured):
+    for index, source in enumerate(captured):
         for term in _terms(parts.get(source)):
-            found = _contraction(place, term, available)
+            found = _contraction(index, term, available)
             if found is None:
-                waiting.append((place, term))
+                waiting.append((index, term))
                 continue
             delayed.append(found)
             emitted.update(dict.fromkeys(o for o in found.operands if o not in available))
-    for place, term in waiting:
-        summed = _sum(place, term, {*available, *emitted})
+    for index, term in waiting:
+        summed = _sum(index, term, {*available, *emitted})
         if summed is not None:
             delayed.append(summed)
         else:
-            sums[place] = term if place not in sums else sums[place] + term
+            sums[index] = term if index not in sums else sums[index] + term
 
-    accumulators = {place: leaf(captured[place].types[0]) for place in sums}
+    accumulators = {index: leaf(captured[index].types[0]) for index in sums}
     outputs = [_or_zeros(parts[state[p]], state[p]) for p in smooth]
     outputs += [accumulators[p] + term for p, term in sums.items()]
     outputs += [*slices.values(), *emitted]
@@ -303,21 +303,21 @@ def _size(current: Node) -> int:
     return bounds(product(current.shape))[1]
 
 
-def _contraction(place: int, term: Node, available: set[Node]) -> _Delayed | None:
+def _contraction(index: int, term: Node, available: set[Node]) -> _Delayed | None:
     """A contraction that is better done once: its new operands are not larger than its result."""
     below, views = _below_views(term)
     if below.op is not CONTRACT:
         return None
     new = sum(_size(o) for o in below.inputs if o not in available)
-    return _Delayed(place, below, below.inputs, views) if new <= _size(below) else None
+    return _Delayed(index, below, below.inputs, views) if new <= _size(below) else None
 
 
-def _sum(place: int, term: Node, available: set[Node]) -> _Delayed | None:
+def _sum(index: int, term: Node, available: set[Node]) -> _Delayed | None:
     """A sum of something that is written out anyway."""
     below, views = _below_views(term)
     if below.op is not REDUCE or below.attrs.monoid != "sum" or below.inputs[0] not in available:
         return None
-    return _Delayed(place, below, below.inputs, views)
+    return _Delayed(index, below, below.inputs, views)
 
 
 def _over_iterations(term: Node, operands: Sequence[Node], length: Size) -> Node:
@@ -356,13 +356,13 @@ def pull(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
         made = loop(plan.step, start, stacks_in, captured, attrs.length, not attrs.reverse)
     found = iter(made)
     results: list[Node | None] = [None] * len(whole.inputs)
-    for place in plan.smooth:
-        results[place] = next(found)
-    for place in plan.totals:
-        results[last + place] = next(found)
+    for index in plan.smooth:
+        results[index] = next(found)
+    for index in plan.totals:
+        results[last + index] = next(found)
     stacks: dict[Node, Node] = {}
-    for place, part in plan.slices.items():
-        results[first + place] = stacks[part] = next(found)
+    for index, part in plan.slices.items():
+        results[first + index] = stacks[part] = next(found)
     stacks |= dict(zip(plan.emitted, found))
     stacks |= dict(zip(attrs.body.inputs[first:last], arrays)) | kept
     stacks |= dict(zip(plan.given, given))

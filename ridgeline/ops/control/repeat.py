@@ -93,11 +93,11 @@ def _batch(
     wide = [leaf(with_axis(k, batching) if f else k) for k, f in zip(kinds, flags)]
     running, differs = _over(attrs.test, wide, flags, batching)[0]
     outputs = []
-    for place, (new, axis) in enumerate(_over(attrs.body, wide, flags, batching)):
+    for index, (new, axis) in enumerate(_over(attrs.body, wide, flags, batching)):
         value = new if axis else spread(new, batching.size)
         if differs:
             goes_on = broadcast(running, value.shape, (0,))
-            value = select(goes_on, value, wide[place])
+            value = select(goes_on, value, wide[index])
         outputs.append(value)
     test = reduce(running, "any", (0,)) if differs else running
     return while_loop(body(wide, [test]), body(wide, outputs), state, inputs[count:])
@@ -108,8 +108,8 @@ def _over(
 ) -> list[tuple[Node, bool]]:
     """A body's outputs over shared leaves, of which some have the new axis."""
     same = [i if f else w for w, f, i in zip(wide, flags, part.inputs)]
-    places = {i: w for i, w, f in zip(part.inputs, wide, flags) if f}
-    return batched(inlined(part, same), places, batching)
+    wide_of = {i: w for i, w, f in zip(part.inputs, wide, flags) if f}
+    return batched(inlined(part, same), wide_of, batching)
 
 
 def _infer(types: Sequence[TensorType], attrs: WhileAttrs) -> tuple[TensorType, ...]:

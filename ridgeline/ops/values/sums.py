@@ -59,15 +59,15 @@ def recurrence(factors: Array, terms: Array, order: Sequence[int], result: Array
     """state := factor * state + term in double precision, with what each step lost beside it."""
     state = np.zeros(terms.shape[1:])
     lost = np.zeros_like(state)
-    for place in order:
-        factor, term = factors[place], terms[place]
+    for position in order:
+        factor, term = factors[position], terms[position]
         product = factor * state
         total = product + term
         added = total - product
         missed = (product - (total - added)) + (term - added) + _rounding(factor, state, product)
         lost = factor * lost + missed
         lost, state = np.where(np.isfinite(lost), lost, 0.0), total
-        result[place] = total + lost
+        result[position] = total + lost
 
 
 def _rounding(a: Array, b: Array, product: Array) -> Array:
@@ -92,23 +92,23 @@ def scattered(base: Array, updates: Array, indices: Sequence[Array]) -> Array:
         np.add.at(result, tuple(indices), updates.astype(wide))
         return result
     extents = base.shape[: len(indices)]
-    places = np.ravel_multi_index([np.ravel(index) for index in indices], extents)
-    order = np.argsort(places, kind="stable")
+    flat = np.ravel_multi_index([np.ravel(index) for index in indices], extents)
+    order = np.argsort(flat, kind="stable")
     values = updates.reshape(-1, *base.shape[len(indices) :])[order]
-    places, values = _joined_in_pairs(places[order], values)
-    result[np.unravel_index(places, extents)] += values
+    flat, values = _joined_in_pairs(flat[order], values)
+    result[np.unravel_index(flat, extents)] += values
     return result
 
 
-def _joined_in_pairs(places: Array, values: Array) -> tuple[Array, Array]:
+def _joined_in_pairs(flat: Array, values: Array) -> tuple[Array, Array]:
     """Values of which those of one place, which follow one another, are summed."""
-    while (places[1:] == places[:-1]).any():
-        starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
-        lengths = np.diff([*starts, len(places)])
-        turn = np.arange(len(places)) - np.repeat(starts, lengths)
+    while (flat[1:] == flat[:-1]).any():
+        starts = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
+        lengths = np.diff([*starts, len(flat)])
+        turn = np.arange(len(flat)) - np.repeat(starts, lengths)
         kept = np.flatnonzero(turn % 2 == 0)
-        left = kept[kept + 1 < len(places)]
-        left = left[places[left] == places[left + 1]]
+        left = kept[kept + 1 < len(flat)]
+        left = left[flat[left] == flat[left + 1]]
         values[left] += values[left + 1]
-        places, values = places[kept], values[kept]
-    return places, values
+        flat, values = flat[kept], values[kept]
+    return flat, values

@@ -41,8 +41,8 @@ def _factor(a: Array, pivots: Array, hermitian: bool) -> int:
         if row != k + width - 1:
             _exchange(a, k, width, row, hermitian)
         if hermitian:
-            for place in range(k, k + width):
-                a[place, place] = a[place, place].real
+            for column in range(k, k + width):
+                a[column, column] = a[column, column].real
         if not zero:
             _eliminate(a, k, width, hermitian)
         pivots[k : k + width] = row + 1 if width == 1 else -(row + 1)

@@ -46,14 +46,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
         super().__init__(optimizer, last_epoch)
 
-    def _place(self) -> tuple[int, int]:
+    def _position(self) -> tuple[int, int]:
         """The step within the current period, and the period's length."""
-        place, length = self.last_epoch, self.T_0
-        while place >= length:
-            place, length = place - length, length * self.T_mult
-        return place, length
+        position, length = self.last_epoch, self.T_0
+        while position >= length:
+            position, length = position - length, length * self.T_mult
+        return position, length
 
     def get_lr(self) -> list[float]:
-        place, length = self._place()
-        share = (1 + math.cos(math.pi * place / length)) / 2
+        position, length = self._position()
+        share = (1 + math.cos(math.pi * position / length)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]

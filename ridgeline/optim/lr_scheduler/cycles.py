@@ -147,11 +147,11 @@ class CyclicLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)
-        place = 1.0 + self.last_epoch / self.total_size - cycle
-        if place <= self.step_ratio:
-            height = place / self.step_ratio
+        position = 1.0 + self.last_epoch / self.total_size - cycle
+        if position <= self.step_ratio:
+            height = position / self.step_ratio
         else:
-            height = (place - 1) / (self.step_ratio - 1)
+            height = (position - 1) / (self.step_ratio - 1)
         scale = self._scale(cycle)
         if self.cycle_momentum:
             span = (self.max_momentum - self.base_momentum) * height * scale

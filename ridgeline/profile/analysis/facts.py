@@ -264,18 +264,18 @@ class Facts:
 
     def top_places(self, rows: Ints, weights: NDArray[np.float64], most: int = 3) -> list[str]:
         """The user's lines behind device events, heaviest first."""
-        return self._heaviest([self.links.place_of_gpu(int(r)) for r in rows[:5000]], weights, most)
+        return self._heaviest([self.links.line_of_gpu(int(r)) for r in rows[:5000]], weights, most)
 
     def op_places(self, rows: Ints, most: int = 3) -> list[str]:
         """The user's lines behind ops, heaviest first."""
         ops = self.trace.ops
-        names = [self.links.place_of_op(int(r)) for r in rows[:5000]]
+        names = [self.links.line_of_op(int(r)) for r in rows[:5000]]
         return self._heaviest(names, ops.end[rows] - ops.start[rows], most)
 
     def call_places(self, rows: Ints, most: int = 3) -> list[str]:
         """The user's lines behind CUDA calls, heaviest first."""
         calls = self.trace.calls
-        names = [self.links.place_of_call(int(r)) for r in rows[:5000]]
+        names = [self.links.line_of_call(int(r)) for r in rows[:5000]]
         return self._heaviest(names, calls.end[rows] - calls.start[rows], most)
 
     @staticmethod

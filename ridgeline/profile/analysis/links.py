@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeline.profile.analysis.nesting import Nesting
-from ridgeline.profile.trace.frames import place
+from ridgeline.profile.trace.frames import short_name
 from ridgeline.profile.trace.model import Ints, Trace
 
 
@@ -47,7 +47,7 @@ class Links:
                 found[row] = order[position]
         return found
 
-    def place_of_op(self, row: int) -> str:
+    def line_of_op(self, row: int) -> str:
         """The user's frame around an op; for a backward op, around the forward op it undoes."""
         if row < 0 or not len(self.trace.frames):
             return ""
@@ -62,30 +62,30 @@ class Links:
             self.trace.name_of(ops, r).startswith("autograd::engine") for r in self.ops.chain(row)
         )
         if frame >= 0 and not backward:
-            return place(self.trace.name_of(self.trace.frames, frame))
+            return short_name(self.trace.name_of(self.trace.frames, frame))
         for ancestor in self.ops.chain(row):
             forward = self._forward.get(int(ops.sequence[ancestor]))
             if forward is not None and forward != ancestor:
                 found = self._frames.innermost(int(ops.thread[forward]), float(ops.start[forward]))
                 if found >= 0:
-                    return place(self.trace.name_of(self.trace.frames, found))
-        return place(self.trace.name_of(self.trace.frames, frame)) if frame >= 0 else ""
+                    return short_name(self.trace.name_of(self.trace.frames, found))
+        return short_name(self.trace.name_of(self.trace.frames, frame)) if frame >= 0 else ""
 
     def place_at(self, thread: int, time: float) -> str:
         """The user's frame on a thread at a moment."""
         frame = self._frames.innermost(thread, time)
-        return place(self.trace.name_of(self.trace.frames, frame)) if frame >= 0 else ""
+        return short_name(self.trace.name_of(self.trace.frames, frame)) if frame >= 0 else ""
 
-    def place_of_call(self, row: int) -> str:
+    def line_of_call(self, row: int) -> str:
         """The user's frame around a CUDA call."""
         op = int(self.op_of_call[row])
         if op >= 0:
-            return self.place_of_op(op)
+            return self.line_of_op(op)
         return self.place_at(int(self.trace.calls.thread[row]), float(self.trace.calls.start[row]))
 
-    def place_of_gpu(self, row: int) -> str:
+    def line_of_gpu(self, row: int) -> str:
         """The user's frame that caused a kernel or copy."""
-        return self.place_of_op(int(self.op_of_gpu[row]))
+        return self.line_of_op(int(self.op_of_gpu[row]))
 
 
 def _calls_by_correlation(trace: Trace) -> Ints:

@@ -77,7 +77,7 @@ def by_kernel(facts: Facts, most: int = 25) -> list[Line]:
 def by_line(facts: Facts, most: int = 25) -> list[Line]:
     """Device time by the user's function; without a device, host time of ops in it."""
     if facts.has_gpu:
-        named = _by_gpu(facts, lambda row: facts.links.place_of_gpu(row) or "(not known)")
+        named = _by_gpu(facts, lambda row: facts.links.line_of_gpu(row) or "(not known)")
         return _summed(facts, named, most)
     ops, parent = facts.trace.ops, facts.links.ops.parent
     marks = facts.trace.name_mask("ProfilerStep#", prefix=True)
@@ -89,7 +89,7 @@ def by_line(facts: Facts, most: int = 25) -> list[Line]:
     return _summed(
         facts,
         (
-            (facts.links.place_of_op(r) or "(not known)", float(ops.end[r] - ops.start[r]))
+            (facts.links.line_of_op(r) or "(not known)", float(ops.end[r] - ops.start[r]))
             for r in outer
         ),
         most,

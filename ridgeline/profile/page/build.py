@@ -193,7 +193,7 @@ def _diff(text: str) -> str:
 def _finding(number: int, f: Finding, longest: float) -> str:
     rule = BY_ID[f.rule]
     stake = duration(f.seconds) if f.seconds > 1e-9 else "the run"
-    places = "".join(f"<code>{escape(place)}</code>" for place in f.places)
+    lines = "".join(f"<code>{escape(line)}</code>" for line in f.places)
     evidence = "".join(
         f"<li><span>{escape(e.label)}</span><b>{escape(e.value)}</b>"
         f'<em class="tag {escape(e.tag)}">{escape(e.tag)}</em></li>'
@@ -212,7 +212,7 @@ def _finding(number: int, f: Finding, longest: float) -> str:
         f'<b class="badge f-{f.rule[0]}">{f.rule}</b><h3>{escape(f.title)}</h3>{stops}'
         f'<span class="stake"><b>{stake}</b> a step at most · {share(f.share)}</span></div>'
         f'<div class="weight"><i style="width:{width:.2f}%"></i></div>'
-        f'<p>{escape(f.message)}.</p><p class="places">{places}</p>'
+        f'<p>{escape(f.message)}.</p><p class="places">{lines}</p>'
         f'<ul class="evidence">{evidence}</ul>'
         f'<p class="fix"><b>Fix</b> {escape(f.fix)}.</p>{_diff(f.diff)}{also}{ranks}'
         f"<details><summary>Why, and what would disprove it</summary><p>{escape(rule.meaning)}</p>"

@@ -89,16 +89,16 @@ def _host_lane(facts: Facts, names: _Names, end: float) -> dict[str, Any]:
             continue
         name = facts.op_name(row)
         kind = _LOAD if name.startswith("enumerate(DataLoader)") else _OP
-        place = names(facts.links.place_of_op(row))
+        line = names(facts.links.line_of_op(row))
         shown.append(
-            (float(ops.start[row]), float(ops.end[row] - ops.start[row]), names(name), place, kind)
+            (float(ops.start[row]), float(ops.end[row] - ops.start[row]), names(name), line, kind)
         )
     waits = facts.waiting_calls[calls.start[facts.waiting_calls] < end]
     for row in waits.tolist():
-        place = names(facts.links.place_of_call(row))
+        line = names(facts.links.line_of_call(row))
         label = names(facts.trace.name_of(calls, row))
         shown.append(
-            (float(calls.start[row]), float(calls.end[row] - calls.start[row]), label, place, _WAIT)
+            (float(calls.start[row]), float(calls.end[row] - calls.start[row]), label, line, _WAIT)
         )
     shown.sort(key=lambda event: (event[0], -event[1]))
     return _lane("host, main thread", shown, facts.low)
@@ -124,5 +124,5 @@ def _device_event(facts: Facts, names: _Names, row: int) -> tuple[float, float, 
     kind = _NETWORK if is_collective(name) else kind
     one: Ints = np.array([row])
     start = max(float(gpu.start[row]), facts.low)
-    place = names(facts.links.place_of_gpu(row))
-    return start, float(facts.gpu_time(one)[0]), names(short_name(name)), place, kind
+    line = names(facts.links.line_of_gpu(row))
+    return start, float(facts.gpu_time(one)[0]), names(short_name(name)), line, kind

@@ -122,8 +122,8 @@ def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Mat
     )
     values = {"count": f"{len(rows) / facts.steps.count:.0f}"}
     fix = "cache" if frees else "default"
-    places = tuple(facts.call_places(rows))
-    return Match(stake, evidence, values, idle=stake, places=places, fix=fix, spans=spans)
+    lines = tuple(facts.call_places(rows))
+    return Match(stake, evidence, values, idle=stake, places=lines, fix=fix, spans=spans)
 
 
 CHECKS = {

@@ -69,7 +69,7 @@ def is_user_frame(name: str) -> bool:
     return module not in LIBRARIES and module not in sys.stdlib_module_names
 
 
-def place(name: str) -> str:
+def short_name(name: str) -> str:
     """`train.py:12 in step` for a frame name."""
     match = _FRAME.match(name)
     if match is None:

@@ -107,22 +107,22 @@ def _copied() -> list[float]:
     pieces = min(max(3 * target().l3 // 2, _LEAST_COPIED), _MOST_COPIED) // _PIECE
     slots = pieces + 2
     memory = np.empty(slots * _PIECE + 64, np.uint8)
-    places = range(_aligned(memory), _aligned(memory) + slots * _PIECE, _PIECE)
+    addresses = range(_aligned(memory), _aligned(memory) + slots * _PIECE, _PIECE)
     copy, zero = (kernels().address(f"ridgeline_{name}") for name in ("copy", "zero"))
     blocks = _PIECE // BLOCK
     NativePlan([NativeStep(zero, (n,), blocks) for n in range(slots)], slots).run(
-        places
+        addresses
     )  # touch the pages
     plan = NativePlan([NativeStep(copy, (n, pieces + n % 2), blocks) for n in range(pieces)], slots)
-    return [time for _ in range(_BURSTS) for time in plan.profile(places)]
+    return [time for _ in range(_BURSTS) for time in plan.profile(addresses)]
 
 
 def _multiplied() -> list[float]:
     """Seconds of one thread for some tasks."""
     out = np.empty(64 * (_TASKS + 1), np.uint8)
     plan = NativePlan([NativeStep(kernels().address("ridgeline_fma32"), (0,), _TASKS, _TASKS)], 1)
-    place = _aligned(out)
-    return _bursts(lambda: plan.run((place,)))
+    aligned = _aligned(out)
+    return _bursts(lambda: plan.run((aligned,)))
 
 
 def _opened(threads: int) -> float:

@@ -112,11 +112,11 @@ _Pair = tuple[Callable[[], float], Callable[[], float]]
 
 def empty_step(threads: int) -> Callable[[], float]:
     """Gives the seconds of an empty parallel step, behind a long one that workers wake up for."""
-    library, place = kernels(), HostBuffer.allocate(64 * 4 * threads)
+    library, memory = kernels(), HostBuffer.allocate(64 * 4 * threads)
     long = NativeStep(library.address("ridgeline_fma32"), (0,), 4 * threads, 1)
     empty = NativeStep(library.address("ridgeline_nothing"), (), max(threads, 2), 1)
     plan = NativePlan([long, *[empty] * _EMPTY_REGIONS], 1)
-    return lambda: statistics.median(plan.profile((place.address,))[1:])
+    return lambda: statistics.median(plan.profile((memory.address,))[1:])
 
 
 def _cost_of(step: NativeStep) -> Callable[[], float]:

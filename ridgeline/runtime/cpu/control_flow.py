@@ -98,11 +98,11 @@ class Inner:
         self.spares = [self._piece(_bytes(kind)) for kind in node.types[:carried]]
         self.unread: dict[int, Scratch] = {}  # results that nobody reads but bodies write
         self.aside: dict[int, Scratch] = {}  # slices that cannot be written in their place
-        for place, kind in enumerate(bodies(node)[-1].types):
-            if place not in read:
-                self.unread[place] = self._piece(_bytes(kind))
-            elif node.op is LOOP and place >= carried and not _fits_anywhere(_bytes(kind)):
-                self.aside[place] = self._piece(_bytes(kind))
+        for index, kind in enumerate(bodies(node)[-1].types):
+            if index not in read:
+                self.unread[index] = self._piece(_bytes(kind))
+            elif node.op is LOOP and index >= carried and not _fits_anywhere(_bytes(kind)):
+                self.aside[index] = self._piece(_bytes(kind))
 
     def _piece(self, nbytes: int) -> Scratch:
         made = Scratch(self.step, len(self.scratch), nbytes)
@@ -110,7 +110,7 @@ class Inner:
         return made
 
     def call(
-        self, place: int, sources: Sequence[int], outputs: Sequence[int], slot_of: SlotOf
+        self, number: int, sources: Sequence[int], outputs: Sequence[int], slot_of: SlotOf
     ) -> LoopCall | BranchCall:
         """The step of the program, once all slots are known."""
         arenas = [NOWHERE if a is None else slot_of[a] for a in self.arenas]
@@ -119,19 +119,19 @@ class Inner:
         for output, piece in self.unread.items():
             targets[output] = slot_of[piece]
         if self.node.op is COND:
-            return _branch(self.node, place, self.parts, arenas, sources, targets)
+            return _branch(self.node, number, self.parts, arenas, sources, targets)
         if self.node.op is LOOP:
             (part,) = self.parts
             aside = {output: slot_of[piece] for output, piece in self.aside.items()}
             own = _Loop(self.node, part, sources, targets, spares, self.unread, aside)
-            return LoopCall(place, part, own.tables(arenas[0]))
+            return LoopCall(number, part, own.tables(arenas[0]))
         test, part = self.parts
         state = _carried(_Claims(part), self.node, sources, targets, spares)
         bound = tuple(Bound(i, s) for i, s in enumerate(sources) if i >= len(state))
         shown = tuple(Shown(i, i) for i in range(len(state)))
         answer = test.returns[0]
         tested = TestTables(arenas[0], bound, shown, answer, answer >= test.inputs)
-        return LoopCall(place, part, LoopTables(arenas[1], -1, bound, state, (), ()), test, tested)
+        return LoopCall(number, part, LoopTables(arenas[1], -1, bound, state, (), ()), test, tested)
 
 
 def _fits_anywhere(size: int) -> bool:
@@ -163,11 +163,11 @@ def _carried(
     spares: Sequence[int],
 ) -> tuple[Carried, ...]:
     rows = []
-    for place, spare in enumerate(spares):
-        made, source = claims.claim(place)
+    for index, spare in enumerate(spares):
+        made, source = claims.claim(index)
         made = claims.part.slots if made == NOWHERE else made
-        nbytes = _bytes(node.types[place])
-        rows.append(Carried(place, made, source, sources[place], targets[place], spare, nbytes))
+        nbytes = _bytes(node.types[index])
+        rows.append(Carried(index, made, source, sources[index], targets[index], spare, nbytes))
     return tuple(rows)
 
 
@@ -215,7 +215,7 @@ class _Loop:
 
 
 def _branch(
-    node: Node, place: int, parts: Sequence[Layout], arenas: Sequence[int],
+    node: Node, number: int, parts: Sequence[Layout], arenas: Sequence[int],
     sources: Sequence[int], targets: Sequence[int],
 ) -> BranchCall:  # fmt: skip
     sides = []
@@ -230,4 +230,4 @@ def _branch(
             else:
                 copied.append(Copied(source, target, 0, 0, _bytes(node.types[output])))
         sides.append(SideTables(arena, tuple(bound), tuple(copied)))
-    return BranchCall(place, sources[0], (parts[0], parts[1]), (sides[0], sides[1]))
+    return BranchCall(number, sources[0], (parts[0], parts[1]), (sides[0], sides[1]))

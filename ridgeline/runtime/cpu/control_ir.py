@@ -68,10 +68,10 @@ def _load(array: str, index: str, name: str) -> str:
 
 
 def _store(array: str, index: str, name: str) -> str:
-    place = f"{array}.{index}.place"
+    address = f"{array}.{index}.place"
     return (
-        f"  %{place} = getelementptr i64, ptr %{array}, i64 %{index}\n"
-        f"  store i64 %{name}, ptr %{place}\n"
+        f"  %{address} = getelementptr i64, ptr %{array}, i64 %{index}\n"
+        f"  store i64 %{name}, ptr %{address}\n"
     )
 
 

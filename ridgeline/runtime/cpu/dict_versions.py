@@ -56,9 +56,11 @@ class DictVersions:
 
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = tuple(dicts)  # which stay where they are as long as somebody holds them
-        places = [id(found) + _OFFSET for found in dicts]
-        self._now = [ctypes.c_uint64.from_address(place) for place in places]
-        self._table = array("Q", [len(places), *(word for place in places for word in (place, 0))])
+        addresses = [id(found) + _OFFSET for found in dicts]
+        self._now = [ctypes.c_uint64.from_address(address) for address in addresses]
+        self._table = array(
+            "Q", [len(addresses), *(word for address in addresses for word in (address, 0))]
+        )
         self.address: int = self._table.buffer_info()[0]
 
     def now(self) -> list[int]:

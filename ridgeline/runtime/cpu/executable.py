@@ -57,8 +57,8 @@ class CpuExecutable(LayoutExecutable):
         if layout.checked and held[layout.returns[-1]].array(bool_, ()):
             self.report(inputs)
         results = [held[slot] for slot in self.results]
-        for place in self.copied:
-            results[place] = _copy(results[place])
+        for index in self.copied:
+            results[index] = _copy(results[index])
         return results
 
     def begin(self, inputs: list[HostBuffer], given: Collection[int]) -> CpuRun:
@@ -172,10 +172,10 @@ class CpuRun:
             # the flag as an index: 0 is there, 1 is out of range
             calls.append(partial(getitem, (None,), held[layout.returns[-1]].array(uint8, ())))
         results = [held[slot] for slot in layout.results]
-        for place in self._executable.copied:
-            source, made = results[place], HostBuffer.allocate(results[place].nbytes)
+        for index in self._executable.copied:
+            source, made = results[index], HostBuffer.allocate(results[index].nbytes)
             calls.append(partial(ctypes.memmove, made.address, source.address, source.nbytes))
-            results[place] = made
+            results[index] = made
         return results, calls
 
     def ended(self) -> None:

@@ -247,7 +247,7 @@ class JoinedKernels:
 
 def _joined(parts: Sequence[CompiledKernel]) -> KernelSource:
     """The launch of several kernels, over the addresses of all they use."""
-    place = {value: number for number, value in enumerate(shared_values(parts))}
+    slot_of = {value: number for number, value in enumerate(shared_values(parts))}
     return joined(
-        [FusedCall(part.kernel, tuple(place[value] for value in part.values)) for part in parts]
+        [FusedCall(part.kernel, tuple(slot_of[value] for value in part.values)) for part in parts]
     )

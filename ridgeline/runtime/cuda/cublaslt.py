@@ -223,8 +223,8 @@ def _turned(operand: MatrixOperand) -> MatrixOperand:
 def _offsets(operand: MatrixOperand, outer: tuple[int, ...], itemsize: int) -> Sequence[int]:
     """Byte offsets of an operand for every outer index."""
     return [
-        (operand.offset + sum(i * stride for i, stride in zip(place, operand.outer))) * itemsize
-        for place in product(*map(range, outer))
+        (operand.offset + sum(i * stride for i, stride in zip(index, operand.outer))) * itemsize
+        for index in product(*map(range, outer))
     ]
 
 

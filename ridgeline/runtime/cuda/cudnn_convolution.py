@@ -60,8 +60,8 @@ def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Pointe
         FORWARD: (_IMAGE, _FILTERS, _BIAS), DATA: (_RESULT, _FILTERS), FILTER: (_RESULT, _IMAGE),
     }[attrs.kind]  # fmt: skip
     made = {FORWARD: _RESULT, DATA: _IMAGE, FILTER: _FILTERS}[attrs.kind]
-    places = dict(zip(tensors, operands)) | {made: result}
-    return {number: Pointer(slot) for number, slot in places.items()}
+    memory = dict(zip(tensors, operands)) | {made: result}
+    return {number: Pointer(slot) for number, slot in memory.items()}
 
 
 @lru_cache(maxsize=1024)
@@ -133,7 +133,7 @@ def _convolution(
 def _tensor(number: int, sizes: tuple[int, ...], dtype: str, held: HeldIn) -> TensorDesc:
     """A tensor of [n, c, …] whose channels lie side by side."""
     last = (sizes[0], *sizes[2:], sizes[1])
-    dense = [prod(last[place + 1 :]) for place in range(len(last))]
+    dense = [prod(last[index + 1 :]) for index in range(len(last))]
     return TensorDesc(number, dtype, sizes, (dense[0], dense[-1], *dense[1:-1]), held)
 
 

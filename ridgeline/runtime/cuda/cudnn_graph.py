@@ -113,7 +113,7 @@ class Network:
 
 def dense(sizes: Sizes) -> Sizes:
     """The strides of contiguous memory."""
-    return tuple(prod(sizes[place + 1 :]) for place in range(len(sizes)))
+    return tuple(prod(sizes[index + 1 :]) for index in range(len(sizes)))
 
 
 def operations(network: Network) -> list[Descriptor]:

@@ -63,7 +63,7 @@ class GraphStep:
         words: ArgumentWords,
         values: Mapping[int, float] | None = None,
     ) -> None:
-        self.slots = frozenset((*(place.slot for place in memory.values()), workspace_slot))
+        self.slots = frozenset((*(at.slot for at in memory.values()), workspace_slot))
         self._values = [c_float(value) for value in (values or {}).values()]
         self._ids = [*memory, *(values or {})]
         self._places = list(memory.values())
@@ -82,7 +82,7 @@ class GraphStep:
     def _pack(self) -> Descriptor:
         """The addresses as the library takes them; those of the last call are kept."""
         words = self._words
-        pointers = [words[place.slot] + place.offset for place in self._places]
+        pointers = [words[at.slot] + at.offset for at in self._places]
         pointers += [*map(addressof, self._values), words[self._workspace]]
         if self._packed is not None and self._packed[0] == pointers:
             return self._packed[1]

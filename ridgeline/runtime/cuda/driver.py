@@ -105,14 +105,14 @@ def function(name: str) -> Callable[..., Any]:
 
 def blamed(error: DeviceFailure, recent: Iterable[Results]) -> DeviceFailure:
     """A failure, with the lines of the programs that were enqueued last."""
-    lines = dict.fromkeys(place for results in reversed([*recent]) for place in places(results))
+    lines = dict.fromkeys(line for results in reversed([*recent]) for line in shown_lines(results))
     text = "\n".join(["enqueued last, the latest first:", *list(lines)[:_SHOWN]])
     if lines and text not in error.note:
         error.note = f"{error.note}\n{text}" if error.note else text
     return error
 
 
-def places(results: Results) -> list[str]:
+def shown_lines(results: Results) -> list[str]:
     """The lines that recorded some results."""
     return [str(line) for line in lines_of(results)][:_SHOWN]
 

@@ -14,7 +14,7 @@ from ridgeline.devices import CPU
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import check_indices, index_inputs
-from ridgeline.runtime.cuda.driver import DeviceFailure, blamed, failure, places
+from ridgeline.runtime.cuda.driver import DeviceFailure, blamed, failure, shown_lines
 from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.launches import Starting
 from ridgeline.runtime.cuda.memory import DeviceBuffer
@@ -75,8 +75,8 @@ class CudaExecutable(LayoutExecutable):
             held = self.plan.run(inputs)
         self.note(inputs)
         results = [held[slot] for slot in self.results]
-        for place, made in copies.items():
-            results[place] = self.space.copy(results[place], made)
+        for index, made in copies.items():
+            results[index] = self.space.copy(results[index], made)
         return results
 
     def begin(self, inputs: list[Any], given: Collection[int]) -> CudaRun:
@@ -95,7 +95,7 @@ class CudaExecutable(LayoutExecutable):
         except DeviceFailure as error:
             raise blamed(error, device.recent) from None
         except OutOfMemoryError as error:
-            lines = ", ".join(places(self._graph.outputs)) or "an unknown line"
+            lines = ", ".join(shown_lines(self._graph.outputs)) or "an unknown line"
             error.note = f"{error.note}\nneeded for what was recorded at {lines}".lstrip()
             raise
 
@@ -109,11 +109,11 @@ class CudaExecutable(LayoutExecutable):
     def room_for_copies(self, inputs: Sequence[Any]) -> dict[int, DeviceBuffer]:
         """Memory for results that are not their own, by place, before a run overwrites state."""
         count, made = self.layout.inputs, self.layout.made
-        slots = {place: self.results[place] for place in self.copied}
+        slots = {index: self.results[index] for index in self.copied}
         sizes = {
-            place: inputs[s].nbytes if s < count else made[s - count] for place, s in slots.items()
+            index: inputs[s].nbytes if s < count else made[s - count] for index, s in slots.items()
         }
-        return {place: self.space.allocate(size) for place, size in sizes.items()}
+        return {index: self.space.allocate(size) for index, size in sizes.items()}
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once; the seconds of every call, in order."""
@@ -151,12 +151,12 @@ class CudaRun:
         self._held[:] = held
         results = [self._held[slot] for slot in executable.layout.results]
         stream = executable.plan.device.stream
-        for place, made in copies.items():
-            if results[place].device == CPU:  # a number, which the run does not overwrite
-                executable.space.copy(results[place], made)
+        for index, made in copies.items():
+            if results[index].device == CPU:  # a number, which the run does not overwrite
+                executable.space.copy(results[index], made)
             else:
-                launches.append(copying(results[place], made, stream))
-            results[place] = made
+                launches.append(copying(results[index], made, stream))
+            results[index] = made
         return results, [partial(self._answers.extend, map(operator.call, launches))]
 
     def ended(self) -> None:

@@ -190,8 +190,8 @@ class DeviceBuffer:
         return found
 
     def __repr__(self) -> str:
-        place = f"{self.device} at {self.device_address:#x}"
-        return f"DeviceBuffer({self.nbytes} bytes of {place})"
+        where = f"{self.device} at {self.device_address:#x}"
+        return f"DeviceBuffer({self.nbytes} bytes of {where})"
 
 
 def allocate(stream: Stream, nbytes: int) -> DeviceBuffer:

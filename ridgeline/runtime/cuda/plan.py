@@ -197,8 +197,8 @@ class DevicePlan:
         for number in numbers:
             lies[number] = sent
         addresses = [memory.device_address for memory in lies]
-        for place, number in enumerate(numbers):
-            addresses[number] += place * NUMBER
+        for index, number in enumerate(numbers):
+            addresses[number] += index * NUMBER
         return held, addresses, scratch
 
     def _fill(self, addresses: Sequence[int], scratch: DeviceBuffer) -> None:

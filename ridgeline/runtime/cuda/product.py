@@ -213,12 +213,12 @@ def matmul_of(node: Node, views: Sequence[View]) -> Matmul | None:
         for n, extent in enumerate(attrs.extents)
         if extent != 1
     ]
-    places, offsets = [0, 1, len(node.inputs)], [views[0].offset, views[1].offset, 0]
-    return _assembled((kind.name, result_kind.name), axes, places, offsets)
+    slots, offsets = [0, 1, len(node.inputs)], [views[0].offset, views[1].offset, 0]
+    return _assembled((kind.name, result_kind.name), axes, slots, offsets)
 
 
 def _assembled(
-    dtypes: tuple[str, str], axes: list[_Axis], places: list[int], offsets: list[int]
+    dtypes: tuple[str, str], axes: list[_Axis], slots: list[int], offsets: list[int]
 ) -> Matmul | None:
     """The product from its axes, by which operands each of them moves."""
     kinds: dict[tuple[bool, bool, bool], list[_Axis]] = {}
@@ -240,7 +240,7 @@ def _assembled(
     chosen = ((m, k), (k, n), (m, n))  # the axis of rows and the axis of columns of each operand
     matrices = [
         Matrix(
-            places[i], offsets[i], chosen[i][0].strides[i], chosen[i][1].strides[i],
+            slots[i], offsets[i], chosen[i][0].strides[i], chosen[i][1].strides[i],
             batch.strides[i], tuple(axis.strides[i] for axis in outer),
         )
         for i in range(3)

@@ -25,7 +25,7 @@ def shortage(device: Device, nbytes: int, blocks: Pool) -> OutOfMemoryError:
         f"for reuse, {_size(free)} of {_size(total)} free on the device"
     ]
     rows = holders(device.name)[:_SHOWN]
-    lines += [f"{_size(held)} in {count} values made at {place}" for place, held, count in rows]
+    lines += [f"{_size(held)} in {count} values made at {line}" for line, held, count in rows]
     return OutOfMemoryError(
         f"{device.name} has no room for {_size(nbytes)}",
         note="\n".join(lines),
@@ -46,9 +46,9 @@ def holders(device: str) -> list[tuple[str, int, int]]:
             continue
         if buffer is not None and buffer.device == device and id(buffer) not in counted:
             counted.add(id(buffer))
-            place = describe(node) or "an unknown line"
-            held, count = found.get(place, (0, 0))
-            found[place] = (held + buffer.nbytes, count + 1)
+            line = describe(node) or "an unknown line"
+            held, count = found.get(line, (0, 0))
+            found[line] = (held + buffer.nbytes, count + 1)
     return sorted(((p, h, c) for p, (h, c) in found.items()), key=lambda row: -row[1])
 
 

@@ -83,8 +83,8 @@ def copy_within(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> N
 def copying(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> Callable[[], Any]:
     """The call of the driver that copies memory of a stream's device, in its order."""
     source.used_on(stream)
-    places = target.device_address, source.device_address
-    return partial(function("cuMemcpyAsync"), *places, source.nbytes, stream.handle)
+    addresses = target.device_address, source.device_address
+    return partial(function("cuMemcpyAsync"), *addresses, source.nbytes, stream.handle)
 
 
 @lru_cache(maxsize=4096)

@@ -77,6 +77,7 @@ def _loads(kernel: Kernel, axis: str) -> int:
         expr
         for statement in ir.statements(kernel.body)
         for expr in ir.subexpressions(*ir.expressions(statement))
-        if isinstance(expr, Load) and any(axis in free_vars(place) for place in expr.index)
+        if isinstance(expr, Load)
+        and any(axis in free_vars(coordinate) for coordinate in expr.index)
     }
     return len(found)

@@ -293,7 +293,7 @@ def _held(kernel: ir.Kernel, rows: Sequence[str]) -> list[tuple[str, int]]:
         for statement in ir.statements(stage):
             for expr in ir.subexpressions(*ir.expressions(statement)):
                 if isinstance(expr, Load) and any(
-                    not free_vars(place).isdisjoint(rows) for place in expr.index
+                    not free_vars(coordinate).isdisjoint(rows) for coordinate in expr.index
                 ):
                     stages.setdefault(expr.buffer, set()).add(number)
     written = {s.buffer.slot for s in ir.statements(kernel.body) if isinstance(s, Store)}

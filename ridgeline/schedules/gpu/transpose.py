@@ -115,10 +115,10 @@ def _tile(
     draft.do(Reorder((*outer, *down, *across)))
     for name in buffers:
         _fetch(draft, name, (*across, *down), widths[0], threads)
-    places, lanes = draft.fuse([*down, across[0]]), across[1:]
-    draft.do(Split(places, threads), Reorder((f"{places}.1", f"{places}.0", *lanes)))
-    draft.do(SetKind(f"{places}.0", "unroll"), *(SetKind(lane, "vector") for lane in lanes))
-    draft.do(Bind(f"{places}.1", "thread"))
+    tile, lanes = draft.fuse([*down, across[0]]), across[1:]
+    draft.do(Split(tile, threads), Reorder((f"{tile}.1", f"{tile}.0", *lanes)))
+    draft.do(SetKind(f"{tile}.0", "unroll"), *(SetKind(lane, "vector") for lane in lanes))
+    draft.do(Bind(f"{tile}.1", "thread"))
     draft.grid(outer)
 
 

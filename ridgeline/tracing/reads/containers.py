@@ -96,14 +96,14 @@ def _steps(step: Callable[[Any], Any], source: Any) -> Iterator[Any]:
 
 
 def _by_items(item: Callable[[Any, int], Any], value: Any) -> Iterator[Any]:
-    place = 0
+    index = 0
     while True:
         try:
-            found = item(value, place)
+            found = item(value, index)
         except IndexError:
             return
         yield found
-        place += 1
+        index += 1
 
 
 def item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:

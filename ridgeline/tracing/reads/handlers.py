@@ -103,8 +103,8 @@ def iterating(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **k
         if turn is not None:
             return call(turn)(args[0])
     given = []
-    for place, value in enumerate(args):
-        if callable(value) and _TAKES_FUNCTION.get(function) == place:
+    for index, value in enumerate(args):
+        if callable(value) and _TAKES_FUNCTION.get(function) == index:
             given.append(called_later(recorder, call, value))
             continue
         if not is_a(value, Tensor) and hasattr(type(value), "__iter__"):

@@ -125,10 +125,10 @@ class Guards:
 
     def _elements(self, number: int, read: Read) -> str:
         terms = [f"len(o{number}) == {len(read.value)}"]
-        for place, value in enumerate(read.value):
-            name = f"e{number}_{place}"
+        for index, value in enumerate(read.value):
+            name = f"e{number}_{index}"
             self._names[name] = value
-            terms.append(self._is(f"o{number}[{place}]", name, value))
+            terms.append(self._is(f"o{number}[{index}]", name, value))
         return " and ".join(terms)
 
     def _class_entry(self, number: int, read: Read, shown: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from ridgeline.atomic import young
 from ridgeline.graph.origins import user_line
 from ridgeline.record.modes import modes
-from ridgeline.tracing.kept_state import Place, Stores
+from ridgeline.tracing.kept_state import Location, Stores
 from ridgeline.tracing.reads.kinds import (
     HEAP,
     is_a,
@@ -72,10 +72,10 @@ class ReadRecorder:
 
     def note(self, owner: Any, look: str, key: Any, value: Any, text: str) -> None:
         """Something was read; what was found first counts."""
-        place = (id(owner), look, key if type(key) in (str, int) else id(key))
-        if place in self._reads:
+        read_key = (id(owner), look, key if type(key) in (str, int) else id(key))
+        if read_key in self._reads:
             return
-        self._reads[place] = Read(owner, look, key, value, text)
+        self._reads[read_key] = Read(owner, look, key, value, text)
         self._held[id(owner)] = owner
         self._held[id(key)] = key
         if look == "attribute" and key == "__dict__":
@@ -131,7 +131,7 @@ class ReadRecorder:
         """Note that a value is left at a place; False where no replay can do that again."""
         if self._capture is None or self.is_given(owner):
             return False
-        return self.stores.add(Place(owner, key, attribute), value, self._capture)
+        return self.stores.add(Location(owner, key, attribute), value, self._capture)
 
     def changes(self, table: Any, owner: Any, key: Any = MISSING) -> None:
         """A container, or what it has under a key, is changed in another way than by a store.
@@ -234,7 +234,7 @@ class ReadRecorder:
         """What was read from objects that were there before, in order of first sight."""
         owners = [read.owner for read in self._reads.values()]
         owners += [*self._tables.values(), *(value for value, _ in self._doubts)]
-        made = young([*owners, *(store.place.owner for store in self.stores.all)])
+        made = young([*owners, *(store.location.owner for store in self.stores.all)])
         for value, reason in self._doubts:
             if not self.open and id(value) not in made and not self.is_given(value):
                 self.open = reason

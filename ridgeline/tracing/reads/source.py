@@ -144,7 +144,7 @@ def _extent(node: Function) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def _innermost(found: list[Definition], code: CodeType) -> list[Definition]:
     """Of several functions on one line the smallest from which all of the instructions come."""
-    places = [
+    starts = [
         ((line, column), (end, until))
         for line, end, column, until in code.co_positions()
         if line is not None and end is not None and column is not None and until
@@ -152,7 +152,7 @@ def _innermost(found: list[Definition], code: CodeType) -> list[Definition]:
     around = [
         one
         for one in found
-        if all(_extent(one.node)[0] <= p[0] and p[1] <= _extent(one.node)[1] for p in places)
+        if all(_extent(one.node)[0] <= p[0] and p[1] <= _extent(one.node)[1] for p in starts)
     ]
     return [
         one

@@ -68,7 +68,7 @@ def _sample(model: nn.Module, text: Text, out: Path, device: str) -> str:
     made = tokens.copy()
     made[3::7] = as_array(scores.argmax(-1))[3::7]
     given = "".join(
-        "_" if place % 7 == 3 else c for place, c in enumerate(tokenizer.decode(tokens))
+        "_" if index % 7 == 3 else c for index, c in enumerate(tokenizer.decode(tokens))
     )
     lines = (given, tokenizer.decode(made), tokenizer.decode(tokens))
     out.joinpath("sample.txt").write_text("\n---\n".join(lines) + "\n", encoding="utf-8")

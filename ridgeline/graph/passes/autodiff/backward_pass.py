@@ -54,15 +54,15 @@ def awaited(
     where the pass cannot wait.
     """
     wanted = set(targets)
-    places: dict[Node, tuple[Mark, ...]] = dict.fromkeys(wanted.intersection(outputs), ())
+    origins: dict[Node, tuple[Mark, ...]] = dict.fromkeys(wanted.intersection(outputs), ())
     for current in order:
         if current.inputs and current in active and not ends(current):
             if current.buffer is not None or _may_refuse(current.op):
                 return None
             for source in current.inputs:
-                if source in wanted and source not in places:
-                    places[source] = current.origins
-    return {target: places[target] for target in targets if target in places}
+                if source in wanted and source not in origins:
+                    origins[source] = current.origins
+    return {target: origins[target] for target in targets if target in origins}
 
 
 def _may_refuse(op: Op) -> bool:
@@ -77,7 +77,7 @@ def gradients(
     """The cotangents of targets that outputs depend on, by target, as results of one node."""
     made = node(GRADIENTS, (*outputs, *cotangents, *targets), GradientsAttrs(len(outputs)))
     waiting.add(made)
-    found = {target: proj(made, place) for place, target in enumerate(targets)}
+    found = {target: proj(made, index) for index, target in enumerate(targets)}
     for target, part in found.items():
         inherit(part, targets[target])
     return found

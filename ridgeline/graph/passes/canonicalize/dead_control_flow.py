@@ -23,16 +23,16 @@ def prune(graph: Graph) -> Graph:
     for current in graph.computed:
         if current.op is PROJ:
             read.setdefault(current.inputs[0], set()).add(current.attrs.output)
-    places: dict[Node, dict[int, int]] = {}  # old output number: new one
+    renumbered: dict[Node, dict[int, int]] = {}  # old output number: new one
 
     def change(current: Node, inputs: Sequence[Node]) -> Node | None:
-        if current.op is PROJ and current.inputs[0] in places:
-            return proj(inputs[0], places[current.inputs[0]][current.attrs.output])
+        if current.op is PROJ and current.inputs[0] in renumbered:
+            return proj(inputs[0], renumbered[current.inputs[0]][current.attrs.output])
         if current.op.family != "control":
             return None
         wanted = read.get(current, set(range(len(current.types))))
         made, kept = _PRUNERS[current.op](current, inputs, wanted)
-        places[current] = {old: new for new, old in enumerate(kept)}
+        renumbered[current] = {old: new for new, old in enumerate(kept)}
         return made
 
     return graph.rebuilt(change)
@@ -40,8 +40,8 @@ def prune(graph: Graph) -> Graph:
 
 def _reached(step: Body, outputs: Iterable[int]) -> set[int]:
     """Which inputs some outputs of a body depend on."""
-    below = set(topological([step.outputs[place] for place in outputs]))
-    return {place for place, i in enumerate(step.inputs) if i in below}
+    below = set(topological([step.outputs[index] for index in outputs]))
+    return {index for index, i in enumerate(step.inputs) if i in below}
 
 
 def _closed(step: Body, wanted: set[int], carried: int, also: set[int]) -> set[int]:
@@ -49,7 +49,7 @@ def _closed(step: Body, wanted: set[int], carried: int, also: set[int]) -> set[i
     needed = set(wanted)
     while True:
         inputs = _reached(step, needed) | also
-        more = needed | {place for place in inputs if place < carried}
+        more = needed | {index for index in inputs if index < carried}
         if more == needed:
             return needed
         needed = more

@@ -212,17 +212,17 @@ def join_parts(node: Node) -> Node | None:
     if left is None or right is None or left.axis != right.axis:
         return None
     axis, parts = left.axis, left.parts | right.parts
-    places = sorted(parts)
-    ends = {place: place + _length(part, axis) for place, part in parts.items()}
-    overlap = any(ends[a] > b for a, b in pairwise(places))
+    starts = sorted(parts)
+    ends = {start: start + _length(part, axis) for start, part in parts.items()}
+    overlap = any(ends[a] > b for a, b in pairwise(starts))
     if overlap or len(parts) < len(left.parts) + len(right.parts):
         return None
     joined: list[Node] = []
     done = 0
-    for place in places:
-        joined += _zeros(node, axis, place - done)
-        joined.append(_plus_zero(parts[place]))
-        done = ends[place]
+    for start in starts:
+        joined += _zeros(node, axis, start - done)
+        joined.append(_plus_zero(parts[start]))
+        done = ends[start]
     joined += _zeros(node, axis, _length(node, axis) - done)
     return concat(joined, axis) if joined else None  # values without elements have no parts
 
@@ -242,12 +242,12 @@ def _spread(node: Node) -> _Spread | None:
         return _Spread(axis, {attrs.low[axis]: node.inputs[0]}) if inside else None
     if node.op is not CONCAT:
         return None
-    axis, place = node.attrs.axis, 0
+    axis, start = node.attrs.axis, 0
     parts: dict[int, Node] = {}
     for part in node.inputs:
         if part.shape[axis] != 0 and not _is_zero(number_in(part)):
-            parts[place] = part
-        place += _length(part, axis)
+            parts[start] = part
+        start += _length(part, axis)
     return _Spread(axis, parts) if len(parts) < len(node.inputs) else None
 
 

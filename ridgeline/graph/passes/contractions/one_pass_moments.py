@@ -94,11 +94,11 @@ def _without_factors(value: Node, axes: tuple[int, ...]) -> Node | None:
 
 def _row_of(repeated: Node, like: Node, axes: tuple[int, ...]) -> Node:
     """A value that is repeated along `axes`, without them."""
-    source, places = repeated.inputs[0], repeated.attrs.axes
+    source, onto = repeated.inputs[0], repeated.attrs.axes
     kept = kept_axes(len(repeated.shape), axes)
     varying = [i for i, size in enumerate(source.shape) if size != 1]
     bare = reshape(source, tuple(source.shape[i] for i in varying))
-    return broadcast(bare, like.shape, tuple(kept.index(places[i]) for i in varying))
+    return broadcast(bare, like.shape, tuple(kept.index(onto[i]) for i in varying))
 
 
 def _is_column_sum(fold: Node) -> bool:

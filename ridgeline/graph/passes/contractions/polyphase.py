@@ -26,7 +26,7 @@ class SpreadIndex:
     """An index into an operand spread out by `step`: the result's axis, and a summed one if any."""
 
     which: int
-    place: int
+    dim: int
     step: int
     result: int
     summed: int | None
@@ -72,14 +72,14 @@ def _trimmed(
 ) -> tuple[Node, tuple[AxisMap, ...]]:
     """The operand without the margins that no index reaches."""
     low, high, moved = list(operand.attrs.low), list(operand.attrs.high), list(maps)
-    for place, (index_map, size) in enumerate(zip(maps, operand.shape)):
+    for dim, (index_map, size) in enumerate(zip(maps, operand.shape)):
         reached = index_range(index_map, attrs.extents)
         assert reached is not None and isinstance(size, int)
         first, last = reached
-        spare = min(low[place], first)
-        low[place] -= spare
-        high[place] -= min(high[place], size - 1 - last)
-        moved[place] = AxisMap(index_map.terms, index_map.offset - spare)
+        spare = min(low[dim], first)
+        low[dim] -= spare
+        high[dim] -= min(high[dim], size - 1 - last)
+        moved[dim] = AxisMap(index_map.terms, index_map.offset - spare)
     made = pad(operand.inputs[0], tuple(low), tuple(high), operand.attrs.interior)
     return made, tuple(moved)
 
@@ -88,19 +88,19 @@ def _spreads(operand: Node, attrs: ContractAttrs, which: int) -> Iterator[Spread
     """The indices whose phases can be told apart: one axis of the result, one that is summed."""
     maps = (attrs.left, attrs.right)[which]
     used = [number for m in (*attrs.left, *attrs.right) for number, _ in m.terms]
-    for place, (index_map, between) in enumerate(zip(maps, operand.attrs.interior)):
+    for dim, (index_map, between) in enumerate(zip(maps, operand.attrs.interior)):
         step = between + 1
         moving = [(n, c) for n, c in index_map.terms if c % step and attrs.extents[n] != 1]
         results = [n for n, _ in moving if n in attrs.output]
         summed = [n for n, _ in moving if n not in attrs.output]
         alone = len(results) == 1 and used.count(results[0]) == 1 and len(summed) <= 1
         if step > 1 and alone and all(gcd(c, step) == 1 for _, c in moving):
-            yield SpreadIndex(which, place, step, results[0], summed[0] if summed else None)
+            yield SpreadIndex(which, dim, step, results[0], summed[0] if summed else None)
 
 
 def _interleaved(operands: Sequence[Node], attrs: ContractAttrs, spread: SpreadIndex) -> Node:
     """The phases of a contraction, put together."""
-    place, step = attrs.output.index(spread.result), spread.step
+    dim, step = attrs.output.index(spread.result), spread.step
     length = _size(attrs, spread.result)
     pieces: list[Node | None] = []
     for phase in range(step):
@@ -109,20 +109,20 @@ def _interleaved(operands: Sequence[Node], attrs: ContractAttrs, spread: SpreadI
     found = [(phase, piece) for phase, piece in enumerate(pieces) if piece is not None]
     if len(found) == 1:
         ((phase, piece),) = found
-        count = _known(piece.shape[place])
+        count = _known(piece.shape[dim])
         end = length - (phase + (count - 1) * step + 1)
-        return _padded(piece, place, phase, end, step - 1)
+        return _padded(piece, dim, phase, end, step - 1)
     rounded = -(-length // step)
-    split = (*shape[:place], rounded, 1, *shape[place + 1 :])
+    split = (*shape[:dim], rounded, 1, *shape[dim + 1 :])
     whole = [
-        reshape(_padded(p, place, 0, rounded - _known(p.shape[place]), 0), split) for _, p in found
+        reshape(_padded(p, dim, 0, rounded - _known(p.shape[dim]), 0), split) for _, p in found
     ]
     if not whole:
         return full_like(contract(operands[0], operands[1], attrs), 0)
     zero = full_like(whole[0], 0)
     by_phase = {phase: made for (phase, _), made in zip(found, whole)}
-    joined = concat([by_phase.get(phase, zero) for phase in range(step)], place + 1)
-    together = reshape(joined, (*shape[:place], rounded * step, *shape[place + 1 :]))
+    joined = concat([by_phase.get(phase, zero) for phase in range(step)], dim + 1)
+    together = reshape(joined, (*shape[:dim], rounded * step, *shape[dim + 1 :]))
     return slice_(together, (0,) * len(shape), shape, (1,) * len(shape))
 
 
@@ -131,9 +131,9 @@ def _phase(
 ) -> Node | None:
     """Every `step`-th result from `phase` on; None where all that it meets is zero."""
     operand, step = operands[spread.which], spread.step
-    own = (attrs.left, attrs.right)[spread.which][spread.place]
+    own = (attrs.left, attrs.right)[spread.which][spread.dim]
     coefficients = dict(own.terms)
-    start = own.offset - operand.attrs.low[spread.place] + coefficients[spread.result] * phase
+    start = own.offset - operand.attrs.low[spread.dim] + coefficients[spread.result] * phase
     shifts = {spread.result: (step, phase)}
     extents = list(attrs.extents)
     extents[spread.result] = -(-(_size(attrs, spread.result) - phase) // step)
@@ -148,8 +148,8 @@ def _phase(
         shifts[spread.summed] = (step, first)
         extents[spread.summed] = count
     maps = [list(read_from(m, shifts)) for m in (attrs.left, attrs.right)]
-    gathered, maps[spread.which][spread.place] = _gathered(
-        operand, spread, maps[spread.which][spread.place], extents
+    gathered, maps[spread.which][spread.dim] = _gathered(
+        operand, spread, maps[spread.which][spread.dim], extents
     )
     made = replace(attrs, extents=tuple(extents), left=tuple(maps[0]), right=tuple(maps[1]))
     left, right = (gathered if i == spread.which else o for i, o in enumerate(operands))
@@ -160,23 +160,23 @@ def _gathered(
     operand: Node, spread: SpreadIndex, index_map: AxisMap, extents: Sequence[Size]
 ) -> tuple[Node, AxisMap]:
     """The operand no longer spread along one axis, and the index that finds the same elements."""
-    place, step = spread.place, spread.step
+    dim, step = spread.dim, spread.step
     low, high, between = (list(w) for w in (
         operand.attrs.low, operand.attrs.high, operand.attrs.interior))  # fmt: skip
     terms = tuple((n, c // step if c % step == 0 else c) for n, c in index_map.terms)
-    near = AxisMap(terms, (index_map.offset - low[place]) // step)
+    near = AxisMap(terms, (index_map.offset - low[dim]) // step)
     reached = index_range(near, extents)
     assert reached is not None
     first, last = reached
-    low[place] = max(0, -first)
-    high[place] = max(0, last - (_known(operand.inputs[0].shape[place]) - 1))
-    between[place] = 0
+    low[dim] = max(0, -first)
+    high[dim] = max(0, last - (_known(operand.inputs[0].shape[dim]) - 1))
+    between[dim] = 0
     made = pad(operand.inputs[0], tuple(low), tuple(high), tuple(between))
-    return made, AxisMap(near.terms, near.offset + low[place])
+    return made, AxisMap(near.terms, near.offset + low[dim])
 
 
-def _padded(piece: Node, place: int, low: int, high: int, between: int) -> Node:
-    at = [int(axis == place) for axis in range(len(piece.shape))]
+def _padded(piece: Node, dim: int, low: int, high: int, between: int) -> Node:
+    at = [int(axis == dim) for axis in range(len(piece.shape))]
     widths = [tuple(width * here for here in at) for width in (low, high, between)]
     return pad(piece, widths[0], widths[1], widths[2])
 

@@ -113,10 +113,10 @@ def _tile_line(parts: Sequence[Node]) -> list[Node]:
 
 def _products(tiles: Node, filters: Node) -> Node:
     """Sums over channels: [16, n, c, y, x] and [16, k, c] to [16, n, k, y, x]."""
-    places, n, c, *counts = tiles.shape
+    taps, n, c, *counts = tiles.shape
     k = filters.shape[1]
     left, right = (tuple(map(axis, axes)) for axes in ((0, 1, 5, 3, 4), (0, 2, 5)))
-    attrs = ContractAttrs((places, n, k, *counts, c), (0, 1, 2, 3, 4), left, right)
+    attrs = ContractAttrs((taps, n, k, *counts, c), (0, 1, 2, 3, 4), left, right)
     return contract(tiles, filters, attrs)
 
 
@@ -124,10 +124,10 @@ def _results(products: Node, attrs: ConvolveAttrs) -> Node:
     """[16, n, k, y, x] as the convolution's result."""
     _, n, k, down, across = products.shape
 
-    def place(number: int) -> Node:
+    def tap(number: int) -> Node:
         return slice_(products, (number, 0, 0, 0, 0), (1, *products.shape[1:]), (1,) * 5)
 
-    grid = [[place(_TILE * y + x) for x in range(_TILE)] for y in range(_TILE)]
+    grid = [[tap(_TILE * y + x) for x in range(_TILE)] for y in range(_TILE)]
     made = _both_ways(grid, _result_line)
     rows = [concat([_at(p) for p in made[y : y + _STEP]], 5) for y in range(0, 4, _STEP)]
     whole = reshape(concat(rows, 3), (n, k, _STEP * int(down), _STEP * int(across)))

@@ -80,10 +80,10 @@ class _Rewrite:
         """What a complex node has become, as its parts."""
         if source not in self.pairs:
             beside = parts_alias(self.wholes[source])
-            self.pairs[source] = Pair(*(self._part(beside, place) for place in (0, 1)))
+            self.pairs[source] = Pair(*(self._part(beside, part) for part in (0, 1)))
         return self.pairs[source]
 
-    def _part(self, beside: Node, place: int) -> Node:
+    def _part(self, beside: Node, part: int) -> Node:
         shape = beside.shape[:-1]
-        starts = (*(0,) * len(shape), place)
+        starts = (*(0,) * len(shape), part)
         return reshape(slice_(beside, starts, (*shape, 1), (1,) * len(beside.shape)), shape)

@@ -48,13 +48,13 @@ def rule_for(current: Node) -> Rule | None:
     return _RULES.get(op) or _BY_NAME.get(op.name)
 
 
-def _side(operands: Sequence[Operand], place: int) -> list[Node]:
-    return [o[place] if isinstance(o, Pair) else o for o in operands]
+def _side(operands: Sequence[Operand], part: int) -> list[Node]:
+    return [o[part] if isinstance(o, Pair) else o for o in operands]
 
 
 def _alike(current: Node, operands: Sequence[Operand]) -> Pair:
     """The same op on each part."""
-    return Pair(*(node(current.op, _side(operands, place), current.attrs) for place in (0, 1)))
+    return Pair(*(node(current.op, _side(operands, part), current.attrs) for part in (0, 1)))
 
 
 def _padded(current: Node, operands: Sequence[Operand]) -> Pair:
@@ -100,8 +100,8 @@ def _reinterpreted(current: Node, operands: Sequence[Operand]) -> Made:
     pairs = reshape(operand, (*current.shape, 2))
     rank = len(current.shape)
     sides = [
-        slice_(pairs, (*(0,) * rank, place), (*current.shape, 1), (1,) * (rank + 1))
-        for place in (0, 1)
+        slice_(pairs, (*(0,) * rank, part), (*current.shape, 1), (1,) * (rank + 1))
+        for part in (0, 1)
     ]
     return Pair(*(reshape(side, current.shape) for side in sides))
 

@@ -171,9 +171,9 @@ def last_updates(graph: Graph) -> Graph:
 def _joined(
     base: Node, updates: Node, indices: Sequence[Node], axes: tuple[int, ...]
 ) -> Node | None:
-    places, rank = indices[0].shape, len(base.shape)
-    sizes = [n for n in (*base.shape, *places) if isinstance(n, int)]
-    if len(sizes) < rank + len(places):
+    positions, rank = indices[0].shape, len(base.shape)
+    sizes = [n for n in (*base.shape, *positions) if isinstance(n, int)]
+    if len(sizes) < rank + len(positions):
         return None
     count, rest = prod(sizes[rank:]), kept_axes(rank, axes)
     apart = prod(sizes[rank + d] for d in ramps(indices, axes, base).values())
@@ -182,7 +182,7 @@ def _joined(
         return None
     device = base.type.device
     none = broadcast_scalar(constant(-1, dtypes.int32, device), tuple(base.shape[a] for a in axes))
-    numbers = reshape(iota((count,), 0, dtypes.int32, device), places)
+    numbers = reshape(iota((count,), 0, dtypes.int32, device), positions)
     last = scatter(none, numbers, indices, range(len(axes)), "max")
     flat = reshape(updates, (count, *(base.shape[a] for a in rest)))
     chosen = cast(maximum(last, full_like(last, 0)), dtypes.int64)

@@ -48,8 +48,8 @@ def partition(graph: Graph) -> list[Part]:
     for node in graph.computed:
         if node.op is not TRANSFER:
             maker = graph.maker(node)
-            place = maker.type.device
-            home[node] = parts.setdefault((level[maker], place), Part(place))
+            device = maker.type.device
+            home[node] = parts.setdefault((level[maker], device), Part(device))
     for node, part in home.items():
         for used in node.inputs:
             if home.get(used) is not part:

@@ -98,7 +98,7 @@ def _joined(current: Node, inputs: Sequence[Node]) -> Node | None:
     source = views[0].base.inputs[0] if views[0].base.op is PROJ else None
     if source is None or source.op is not ATTENTION_GRADIENT or not source.attrs.beside:
         return parts
-    results = [proj(source, place) for place in range(3)]
+    results = [proj(source, index) for index in range(3)]
     in_order = [view.base for view in views] == results
     alike = {(v.offset, v.strides, part.shape) for v, part in zip(views, parts.inputs)}
     if not in_order or len(alike) != 1 or len({value.shape for value in results}) != 1:
@@ -117,9 +117,9 @@ def _shown(made: Node, parts: Node, strides: Sequence[int]) -> Node | None:
     if shape[axis] != 1:
         return None
     own = (*lead, length, heads, width)
-    places = {step: place for place, step in enumerate(dense(own))}
+    rank = {step: index for index, step in enumerate(dense(own))}
     others = [a for a in range(len(shape)) if a != axis]
-    order = [places.get(strides[a], -1) for a in others]
+    order = [rank.get(strides[a], -1) for a in others]
     if sorted(order) != list(range(len(own))) or any(
         shape[a] != own[p] for a, p in zip(others, order)
     ):

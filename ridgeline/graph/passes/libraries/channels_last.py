@@ -204,8 +204,8 @@ def _exchanged(current: Node, inputs: tuple[Node, ...], order: Order) -> tuple[N
     if op is BROADCAST:
         new = kept_axes(len(attrs.shape), attrs.axes)
         after = (*(attrs.axes[a] for a in back), *new)  # new axes come last
-        made, places = _permuted(inputs[0], back), tuple(range(len(back)))
-        return broadcast(made, _taken(attrs.shape, after), places), _inverse(after)
+        made, own_axes = _permuted(inputs[0], back), tuple(range(len(back)))
+        return broadcast(made, _taken(attrs.shape, after), own_axes), _inverse(after)
     return _reshaped(inputs[0], order, attrs.shape) if op is RESHAPE else None
 
 
@@ -235,7 +235,7 @@ def _reshaped(seen: Node, order: Order, shape: Sequence[Size]) -> tuple[Node, Or
         if old and sequence[first : first + len(old)] != old:
             return None
     begins = {old[0]: new for old, new in runs if old}
-    after = [axis for place in sequence for axis in begins.get(place, ())]
+    after = [axis for axis_before in sequence for axis in begins.get(axis_before, ())]
     after += [axis for old, new in runs if not old for axis in new]
     below = reshape(_permuted(seen, _inverse(order)), tuple(shape[a] for a in after))
     return below, _inverse(after)
@@ -272,10 +272,10 @@ def _permuted(value: Node, order: Order) -> Node:
         return node(IOTA, (), moved)
     if value.op is BROADCAST:
         source, axes = _squeezed(value)
-        places = [order.index(a) for a in axes]
-        ranked = sorted(range(len(places)), key=places.__getitem__)
+        positions = [order.index(a) for a in axes]
+        ranked = sorted(range(len(positions)), key=positions.__getitem__)
         turned = permute(source, tuple(ranked))
-        return broadcast(turned, _taken(value.shape, order), tuple(sorted(places)))
+        return broadcast(turned, _taken(value.shape, order), tuple(sorted(positions)))
     return permute(value, order)
 
 

@@ -34,10 +34,10 @@ def lift_scales(graph: Graph) -> Graph:
         for which, maps in ((1, attrs.right), (0, attrs.left)):
             found = _scaled(inputs[which], maps, attrs.output)
             if found is not None:
-                numbers, scale, places = found
+                numbers, scale, dims = found
                 pair = [numbers if n == which else operand for n, operand in enumerate(inputs)]
                 made = contract(pair[0], pair[1], attrs)
-                return made * broadcast(scale, made.shape, places)
+                return made * broadcast(scale, made.shape, dims)
         return None
 
     return graph.rebuilt(replace)
@@ -57,8 +57,8 @@ def _scaled(
     dimensions = list(range(len(maps)))  # of the operand, for each of the value's own
     while operand.op is PERMUTE:
         views.append(operand)
-        moved = {place: dimensions[i] for i, place in enumerate(operand.attrs.order)}
-        dimensions = [moved[place] for place in range(len(dimensions))]
+        moved = {index: dimensions[i] for i, index in enumerate(operand.attrs.order)}
+        dimensions = [moved[index] for index in range(len(dimensions))]
         (operand,) = operand.inputs
     if operand.op is not _MUL:
         return None

@@ -64,9 +64,9 @@ def with_biases(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
         """A sum as one op; `parts` are what its operands have become."""
         if total.op is not _ADD or total.dtype is not dtypes.float32:
             return None
-        for place in (0, 1):
-            if uses[total.inputs[place]] == 1 and computes(parts[place]):
-                return _joined(parts[place], parts[1 - place], dtype)
+        for operand in (0, 1):
+            if uses[total.inputs[operand]] == 1 and computes(parts[operand]):
+                return _joined(parts[operand], parts[1 - operand], dtype)
         return None
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:

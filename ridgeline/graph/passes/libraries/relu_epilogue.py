@@ -50,8 +50,10 @@ def with_rectifiers(graph: Graph, computes: Computes) -> Graph:
             return None
         if current is taken[current]:
             return rectified(current.attrs, *inputs)
-        place = current.inputs.index(taken[current])
-        return rectified(inputs[place].attrs, *inputs[place].inputs, inputs[1 - place].inputs[0])
+        operand = current.inputs.index(taken[current])
+        return rectified(
+            inputs[operand].attrs, *inputs[operand].inputs, inputs[1 - operand].inputs[0]
+        )
 
     return graph.rebuilt(made)
 

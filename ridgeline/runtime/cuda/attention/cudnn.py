@@ -63,15 +63,15 @@ def network(kind: str, attention: Attention) -> Network:
 def arguments(kind: str, attention: Attention) -> Mapping[str, tuple[int, int]]:
     """By role, the place of an operand or result in the call, and the bytes before it there."""
     roles = (*_OPERANDS[kind], *_RESULTS[kind])
-    places = {role: place for place, role in enumerate(roles)}
+    index_of = {role: index for index, role in enumerate(roles)}
     if attention.joined:
-        places = {role: min(place, len(_OPERANDS[kind])) for role, place in places.items()}
+        index_of = {role: min(index, len(_OPERANDS[kind])) for role, index in index_of.items()}
     wanted = dict(zip(_RESULTS[kind], attention.written))
     strides = dict(zip(_LAID[kind], attention.strides))
     size = _BYTES[attention.dtype]
     return {
-        role: (place, strides[role].offset * size if role in strides else 0)
-        for role, place in places.items()
+        role: (index, strides[role].offset * size if role in strides else 0)
+        for role, index in index_of.items()
         if wanted.get(role, True)
     }
 

@@ -83,7 +83,7 @@ class AttentionLaunch:
         plain = replace(self.problem, written=())
         plan = cudnn.plan(on.device, self.kind, plain, self.one_order)
         assert plan is not None, "the library has what it had when the program was compiled"
-        places = {
+        memory = {
             at.number: Pointer(
                 on.workspace if at.argument is None else slots[at.argument], at.offset
             )
@@ -91,7 +91,7 @@ class AttentionLaunch:
         }
         network = cudnn.network(self.kind, self.problem)
         values = {one.number: one.value for one in network.values}
-        yield GraphStep(on.device, plan, places, on.workspace, on.words, values)
+        yield GraphStep(on.device, plan, memory, on.workspace, on.words, values)
 
 
 class CudnnAttention:
@@ -156,11 +156,11 @@ def is_attention(node: Node) -> bool:
 def operand_views(node: Node, graph: Graph) -> list[View]:
     """The views through which the kernels read a node's operands."""
     found = []
-    for place, operand in enumerate(node.inputs):
+    for index, operand in enumerate(node.inputs):
         view = strided(operand, graph.is_input)
         whole = itself(operand)
         in_order = view.offset == 0 and view.strides == whole.strides
-        if is_masked(node) and place == _MASK:
+        if is_masked(node) and index == _MASK:
             readable = _mask(view, node) is not None
         else:
             matrix = len(operand.shape) == len(node.inputs[0].shape)
@@ -184,8 +184,8 @@ def over(node: Node, views: Sequence[View], present: Set[int]) -> Attention:
     mask = _mask(views[_MASK], node) if is_masked(node) else None
     read = [
         _strides(view, operand)
-        for place, (view, operand) in enumerate(zip(views, node.inputs))
-        if len(operand.shape) == len(node.inputs[0].shape) and (mask is None or place != _MASK)
+        for index, (view, operand) in enumerate(zip(views, node.inputs))
+        if len(operand.shape) == len(node.inputs[0].shape) and (mask is None or index != _MASK)
     ]
     by_rows, by_columns = (
         _written(of, length, width, node.attrs.beside)
@@ -200,7 +200,7 @@ def over(node: Node, views: Sequence[View], present: Set[int]) -> Attention:
     return Attention(
         node.inputs[0].dtype.name, batch, heads, shared, rows, columns, width,
         node.attrs.scale, node.attrs.causal, (*read, *made),
-        tuple(place in present for place in range(2 if is_forward else 3)), node.attrs.joined, mask,
+        tuple(index in present for index in range(2 if is_forward else 3)), node.attrs.joined, mask,
     )  # fmt: skip
 
 
