@@ -173,14 +173,14 @@ def make(sizes: GPTConfig) -> Step:
 def make_generate(sizes: GPTConfig) -> Step:
     """Text is written, a few tokens a step; the context grows to twice a block and begins anew."""
     model = initialise(GPT(sizes), 0.02).eval()
-    model.forward = compiled(model.forward, dynamic={"idx": 1})
+    generate = compiled(model.generate, dynamic={"idx": 1})
     state = {"idx": None}
 
     def step(number: int):
         idx = state["idx"]
         if idx is None or idx.size(1) >= 2 * sizes.block_size:
             idx = tensor(np.zeros((1, 1), np.int64))
-        state["idx"], logits = model.generate(idx, GENERATED, temperature=0.8, top_k=20)
+        state["idx"], logits = generate(idx, GENERATED, temperature=0.8, top_k=20)
         return torch.logsumexp(logits, -1).sum()
 
     return step

@@ -41,6 +41,7 @@ from ridgeline.graph.passes.autodiff.backward_pass import (
 )
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.graph.passes.contractions.precise_moments import precise_moments
+from ridgeline.graph.passes.legalize.decompose import erase
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
@@ -87,7 +88,7 @@ class Interpreted(OwnedResults):
     """A graph that the NumPy interpreter runs, behind the interface of a compiled program."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        self.graph = graph
         self._precise = precise_moments(graph)  # as recorded work is interpreted
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
@@ -96,7 +97,7 @@ class Interpreted(OwnedResults):
         given = {
             node: buffer.array(node.dtype, node.shape) for node, buffer in zip(graph.inputs, inputs)
         }
-        arrays = evaluate(graph.outputs, given)
+        arrays = evaluate(graph.outputs, given, order=graph.order)
         return [as_buffer(array, n.type.device) for n, array in zip(graph.outputs, arrays)]
 
     def walk(self, observe: Observer) -> None:
@@ -104,7 +105,7 @@ class Interpreted(OwnedResults):
 
     def explain(self, detail: str = "loops") -> str:
         """The graph, which is all there is."""
-        return "interpreted by NumPy (config.tier)\n" + format_graph(self._graph.outputs)
+        return "interpreted by NumPy (config.tier)\n" + format_graph(self.graph.outputs)
 
 
 def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Runnable:
@@ -175,10 +176,14 @@ def _settings() -> _Settings:
 class _Piece:
     """A structure that was seen: what interpreting it has cost so far, its program by settings."""
 
-    __slots__ = ("begun", "changes", "failed", "general", "programs", "seen", "spent")
+    __slots__ = (
+        "begun", "changes", "failed", "general", "once", "programs", "seen", "spent", "written",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.seen, self.spent = 0, 0.0
+        self.once = 0.0  # what interpreting it costs
+        self.written: Interpreted | None = None  # over leaves of its own, until it is compiled
         self.changes = False  # others that differ in numbers came, and may share a program
         self.general: dict[_Settings, Runnable] = {}  # made for pieces with other numbers too
         self.programs: dict[_Settings, Runnable] = {}
@@ -189,6 +194,7 @@ class _Piece:
 _pieces: Recent[Structure, _Piece] = Recent(MOST_STRUCTURES)
 MOST_COMPILED, MOST_NODES = 128, 1 << 14  # pieces that keep their programs, as the compiler does
 _compiled_pieces: Recent[int, _Piece] = Recent(MOST_COMPILED, MOST_NODES)  # by identity
+_written_pieces: Recent[int, _Piece] = Recent(MOST_COMPILED, MOST_NODES)  # the same
 _lock = threading.Lock()
 _Place = tuple[int, int | None]  # a node of an order, or an output of one
 # what is saved for backward
@@ -253,19 +259,15 @@ class Matched:
         program = piece.programs.get(settings) or self._shared()
         kind: flush_log.Program = "found"
         if program is None:
-            whole = self._whole()
+            whole = self._whole() if piece.written is None else piece.written.graph
             program = _general(piece, settings, whole)
             if program is None and _to_interpret(piece, settings, whole):
-                precise = precise_moments(whole)
-                for node, array in zip(self.wanted, evaluate(precise.outputs, order=precise.order)):
-                    node.buffer = as_buffer(array, node.types[0].device)
-                self._note("interpreted", self.began)
-                return
-            if program is None:
+                kind, program = "interpreted", _interpreted(piece, whole)
+            elif program is None:
                 program = _program(whole)
                 kind, piece.programs[settings] = "new", program
                 _remember(piece, len(self.order))
-        started = perf_counter()
+        started = self.began if kind == "interpreted" else perf_counter()
         results = program.run([node.buffer for node in self.inputs])
         for node, buffer in zip(self.wanted, results):
             node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
@@ -320,6 +322,19 @@ def _remember(piece: _Piece, nodes: int) -> None:
             old.general.clear()
 
 
+def _interpreted(piece: _Piece, whole: Graph) -> Interpreted:
+    """A piece to be interpreted; one that came before is kept, so that nothing is derived again."""
+    if piece.written is not None:
+        return piece.written
+    if piece.seen < 2:
+        return Interpreted(whole)
+    made = piece.written = Interpreted(erase(whole).on_fresh_leaves())
+    with _lock:
+        for old in _written_pieces.keep(id(piece), piece, len(whole.order)):
+            old.written = None
+    return made
+
+
 def _prepared(graph: Graph) -> Graph:
     return prepare(graph, Recorded("deferred", is_library_call))
 
@@ -330,13 +345,13 @@ def _program(graph: Graph) -> Runnable:
 
 def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph) -> bool:
     """True where a piece that has no program is not worth one yet, or is being compiled."""
+    piece.seen += 1
     if config.tier != "auto":
         return config.tier == "interpreter"
-    order = graph.order
-    once = _PER_NODE * len(order) + sum(map(_seconds, order))
-    compiling = _COMPILE + _COMPILE_PER_NODE * len(order)
+    if not piece.once:
+        piece.once = _interpreter_seconds(graph)
+    once, compiling = piece.once, _COMPILE + _COMPILE_PER_NODE * len(graph.order)
     piece.spent += once
-    piece.seen += 1
     beside = config.background and not config.deterministic and settings not in piece.failed
     if not beside or once > _PATIENCE * compiling:  # interpreting takes longer than to wait
         return piece.spent < _PATIENCE * compiling
@@ -366,8 +381,7 @@ def _general(piece: _Piece, settings: _Settings, graph: Graph) -> Runnable | Non
 
 
 def _is_worthwhile(graph: Graph) -> bool:
-    order = graph.order
-    return _PER_NODE * len(order) + sum(map(_seconds, order)) > _WORTHWHILE
+    return _interpreter_seconds(graph) > _WORTHWHILE
 
 
 def _generalize_beside(piece_came: Came, settings: _Settings, graph: Graph) -> None:
@@ -401,6 +415,7 @@ def _compile_beside(piece: _Piece, settings: _Settings, graph: Graph) -> None:
             piece.failed.add(settings)
         if made is not None and _settings() == settings:
             piece.programs[settings] = made
+            piece.written = None
             _remember(piece, len(apart.order))
         piece.begun.discard(settings)
 
@@ -442,6 +457,11 @@ def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
         piece = _Piece()
         _pieces.keep(key, piece)
     return piece
+
+
+def _interpreter_seconds(graph: Graph) -> float:
+    """What the interpreter needs for a graph, reckoned."""
+    return _PER_NODE * len(graph.order) + sum(map(_seconds, graph.order))
 
 
 def _seconds(node: Node) -> float:

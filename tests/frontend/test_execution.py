@@ -274,7 +274,7 @@ def test_settings_hold_for_what_was_computed_before(monkeypatch: pytest.MonkeyPa
     interpreted: list[object] = []
     evaluate = tiers.evaluate
     monkeypatch.setattr(
-        tiers, "evaluate", lambda graph, **order: interpreted.append(graph) or evaluate(graph)
+        tiers, "evaluate", lambda *work, **order: interpreted.append(work) or evaluate(*work)
     )
     for tier, times in (("compiled", 0), ("interpreter", 1), ("compiled", 1), ("interpreter", 2)):
         with rl.config.override(tier=tier):
@@ -367,3 +367,19 @@ def test_what_cannot_be_computed_does_not_stop_other_work(tier: str) -> None:
                 wrong.numpy()
         assert (rl.ones(3) * 2).sum().item() == 6
         assert beside.tolist() == [5, 5, 5]
+
+
+def test_interpreted_work_that_comes_again_is_derived_once(monkeypatch):
+    """The backward pass is written out twice at most, however often the step is interpreted."""
+    derived = []
+    write_out = tiers.written_out
+    monkeypatch.setattr(tiers, "written_out", lambda roots: derived.append(1) or write_out(roots))
+    weight = rl.tensor(np.arange(15, dtype=np.float32).reshape(3, 5), requires_grad=True)
+    with rl.config.override(tier="interpreter"):
+        for number in range(6):
+            value = np.full((7, 3), number, np.float32)
+            (rl.tensor(value) @ weight).square().sum().backward()
+            expected = 2 * value.T @ (value @ weight.detach().numpy())
+            np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-5)
+            weight.grad = None
+    assert 0 < len(derived) <= 2
