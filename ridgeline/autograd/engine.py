@@ -291,6 +291,8 @@ def grad(
     keys = [_keys_of(tensor, order) for tensor in wanted]
     flat = [key for group in keys for key in group]
     active = leading_to(order, flat)
+    if modes.capture is not None:
+        mutation.watch(_Hooks(wanted))
     parts = iter(reverse(nodes, cotangents, flat, _watchers(order, mode), order, active))
     results: list[Tensor | None] = []
     for tensor, group in zip(wanted, keys):

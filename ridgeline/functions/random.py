@@ -18,7 +18,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.atomic import Block, kept
 from ridgeline.dtypes import DType
-from ridgeline.errors import BadTypeError, BadValueError, DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadTypeError, BadValueError, DTypeError, ShapeError
 from ridgeline.functions.operands import Operand, as_node, defaults, require_real, sizes_from
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType, leaf
@@ -34,6 +34,7 @@ from ridgeline.ops.math import cos, log, sin, sqrt
 from ridgeline.ops.movement import reshape, stretch
 from ridgeline.ops.random import blocks, random_bits
 from ridgeline.record import recorder
+from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import modes
 from ridgeline.record.turns import in_turn_of
 from ridgeline.runtime.buffer import HostBuffer, require
@@ -72,7 +73,7 @@ class Generator:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             raise BadTypeError(f"a seed is an int, not {type(seed).__name__}")
         if modes.capture is not None:
-            raise RidgelineError(
+            raise CaptureError(
                 "a generator cannot be seeded inside jit", help="seed it before the jitted call"
             )
         self._seed, self._offset = int(seed) & _MASK, 0
@@ -87,17 +88,25 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed of the stream."""
-        return self._seed
+        seed = self._seed
+        if modes.capture is not None:
+            modes.capture.require(lambda: self._seed == seed, f"a generator's seed is {seed}")
+        return seed
 
     def get_state(self) -> tuple[int, int]:
         """The seed and the place in the stream."""
+        if modes.capture is not None:
+            raise CaptureError(
+                "where a generator stands is not known inside jit",
+                help="ask for it before the jitted call",
+            )
         return (self._seed, self._offset)
 
     def set_state(self, state: tuple[int, int]) -> None:
         """Go to a place that `get_state` gave."""
         seed, offset = _checked_state(state)
         if modes.capture is not None:
-            raise RidgelineError(
+            raise CaptureError(
                 "a generator cannot be moved inside jit", help="set it before the jitted call"
             )
         self._seed, self._offset = seed & _MASK, offset
@@ -179,7 +188,7 @@ def fork_rng(enabled: bool = True) -> AbstractContextManager[Any]:
     if not enabled:
         return nullcontext()
     if modes.capture is not None:
-        raise RidgelineError(
+        raise CaptureError(
             "a generator cannot be moved back inside jit", help="fork it around the jitted call"
         )
     keep, back = zip(*[kept(default_generator, name) for name in ("_seed", "_offset")])

@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ridgeline.errors import RidgelineError
 from ridgeline.nn.convolution import (
     Conv1d,
     Conv2d,
@@ -30,6 +29,7 @@ from ridgeline.nn.normalization import (
     InstanceNorm3d,
 )
 from ridgeline.nn.state_hooks import STATE_HOOKS
+from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor
 
@@ -47,7 +47,7 @@ class Lazy(Module):
 
     def __call__(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if modes.capture is not None:
-            raise RidgelineError(
+            raise CaptureError(
                 f"{type(self).__name__} does not know its size yet, which jit needs",
                 help="call the model once outside of jit first",
             )

@@ -20,6 +20,7 @@ from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
 from ridgeline.optim.update_program import UpdateProgram
 from ridgeline.record import mutation
+from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import called, called_method, enable_grad, modes, no_grad
 from ridgeline.record.mutation import ParamGroup
 from ridgeline.record.numbers import member
@@ -227,7 +228,7 @@ class Optimizer:
             for name, value in state.items():
                 if isinstance(value, Tensor) and value.device != device:
                     if modes.capture is not None:
-                        raise OptimizerError(
+                        raise CaptureError(
                             f"the optimizer's state is on {value.device}, a parameter on {device}",
                             help="move the model before you make the optimizer, or before the "
                             "first step outside jit",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ridgeline.errors import GradientError, RidgelineError, ShapeError
+from ridgeline.errors import GradientError, ShapeError
 from ridgeline.layouts import ORDERS, memory_format
+from ridgeline.record.captures import CaptureError
 from ridgeline.record.cells import LEAF
 from ridgeline.record.memory import settled
 from ridgeline.record.modes import modes
@@ -135,7 +136,7 @@ def fits_format(source: Any, wanted: memory_format) -> bool:
 def show(target: H, view: Tensor, what: str) -> H:
     """Let a handle show what another one does, as `x.unsqueeze_(0)` asks for."""
     if modes.capture is not None and target._track.capture is None:
-        raise RidgelineError(
+        raise CaptureError(
             f"{what} cannot give a tensor from outside another shape inside jit",
             help=f"go on with the result of {what.rstrip('_')}()",
         )

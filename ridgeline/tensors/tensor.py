@@ -25,6 +25,7 @@ from ridgeline.layouts import ORDERS, contiguous_format, memory_format
 from ridgeline.ops.elementwise import cast
 from ridgeline.ops.tracking import narrowed, tag
 from ridgeline.record import mutation, recorder
+from ridgeline.record.captures import CaptureError
 from ridgeline.record.cells import (
     CUT,
     GRAPH,
@@ -105,7 +106,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
         if not isinstance(value, Tensor):
             raise BadTypeError(f".data needs a tensor, not {type(value).__name__}")
         if modes.capture is not None:
-            raise RidgelineError(
+            raise CaptureError(
                 "memory cannot be exchanged inside jit", help="use copy_() to write the values"
             )
         mode, owned = self._track.mode, self._track.rare

@@ -19,6 +19,7 @@ from ridgeline.tracing.reads.kinds import (
     is_ours,
     is_watched,
     python_method,
+    written_by_users,
 )
 from ridgeline.tracing.reads.notes import MISSING, entry_of_class
 from ridgeline.tracing.reads.observing import observe
@@ -51,7 +52,8 @@ def attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> Any:
         return _of_super(recorder, call, owner, name)
     if is_a(owner, np.ndarray):
         recorder.memory(owner, "an array")
-        return getattr(owner, name)
+        if kind is np.ndarray or not _is_kept(owner, name):
+            return getattr(owner, name)
     if is_our_type(kind):
         return _of_ours(recorder, owner, name)
     if is_a(owner, threading.local):
@@ -92,6 +94,11 @@ def of_instance(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> An
             recorder.note(owner, "own", name, MISSING, text)
         return _bound(recorder, call, stored, owner, kind)
     return _missing(recorder, call, owner, name, text)
+
+
+def _is_kept(owner: Any, name: str) -> bool:
+    """True for what users keep in an array of a class of their own."""
+    return name in getattr(owner, "__dict__", ()) or bool(written_by_users(type(owner)))
 
 
 def _direct(recorder: ReadRecorder, owner: Any, name: str, text: str) -> Any:

@@ -8,6 +8,7 @@ is looked up in `natives`.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import inspect
 import operator
@@ -24,8 +25,10 @@ from ridgeline.tracing.reads.containers import item
 from ridgeline.tracing.reads.handlers import handed, pure
 from ridgeline.tracing.reads.hooks import Hooks
 from ridgeline.tracing.reads.kinds import (
-    FILES,
+    DESCRIBING,
     HEAP,
+    PURE_MODULES,
+    WORLDLY,
     is_a,
     is_library,
     is_library_type,
@@ -33,9 +36,10 @@ from ridgeline.tracing.reads.kinds import (
     is_ours,
     plain_number,
     python_method,
+    written_by_users,
 )
-from ridgeline.tracing.reads.notes import MISSING, entry_of_class
-from ridgeline.tracing.reads.observing import observe
+from ridgeline.tracing.reads.notes import MISSING, SCALARS, entry_of_class
+from ridgeline.tracing.reads.observing import attributes_of, observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, label, running
 
 _NATIVES = (
@@ -117,30 +121,52 @@ def _function(recorder: ReadRecorder, function: types.FunctionType) -> Callable[
     if is_ours(function):
         recorder_of = functools.partial(handed, recorder, function)
         return recorder_of if function.__code__.co_argcount or _takes_any(function) else function
-    if is_library(function):
+    if is_library(function) and function is not dataclasses.replace:  # which makes an object
         if function.__globals__.get("__name__") in _INSPECTING:
             return functools.partial(_inspecting, recorder, function)
-        if function.__name__ in FILES:
-            recorder.opens(f"{function.__name__} reads a file")
+        if function.__name__ in WORLDLY:
+            recorder.opens(f"{function.__name__} reads a file, or its caller")
         if str(function.__globals__.get("__name__")).startswith("numpy"):
             recorder.settings_of_numpy()
         return functools.partial(pure, recorder, call, function)
+    return _by_source(recorder, function)
+
+
+def _by_source(recorder: ReadRecorder, function: types.FunctionType) -> Callable[..., Any]:
+    """A function as a copy that reports what it reads."""
     found = copies.copy_of(function, Hooks(function.__globals__))
     if found is None:
         if not _is_generated(function):
             file = function.__code__.co_filename
             recorder.opens(f"the source of {function.__qualname__} ({file}) is not at hand")
-        else:
-            recorder.function(function)
-        return function
+            return function
+        recorder.function(function)
+        return functools.partial(_generated, recorder, function)
     recorder.function(function)
     recorder.table(found, function)
     return found
 
 
+def _generated(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A method that a library wrote for a class: it reads the fields of what it is given."""
+    for value in (*args, *kwargs.values()):
+        if not is_our_type(type(value)) and _has_generated(type(value)):
+            for field in attributes_of(recorder, value):
+                observe(recorder, field)
+        else:
+            observe(recorder, value)
+    return function(*args, **kwargs)
+
+
+def _has_generated(kind: type) -> bool:
+    return "__dataclass_fields__" in kind.__dict__
+
+
 def _inspecting(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A function that looks at functions and does not call them: all of their attributes count."""
     for value in (*args, *kwargs.values()):
+        if is_a(value, type) and not is_our_type(value):
+            _annotations(recorder, value)
         observe(recorder, value)
         inspected = getattr(value, "__func__", value) if is_a(value, types.MethodType) else value
         if is_a(inspected, types.FunctionType):
@@ -150,6 +176,15 @@ def _inspecting(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any
                 recorder.note(inspected, "attribute", name, table, f"{label(inspected)}.{name}")
                 recorder.entries(table, f"{label(inspected)}.{name}")
     return function(*args, **kwargs)
+
+
+def _annotations(recorder: ReadRecorder, kind: type) -> None:
+    for base in kind.__mro__:
+        table: Any = vars(base).get("__annotations__")
+        if is_a(table, dict):
+            text = f"the annotations of {base.__qualname__}"
+            recorder.note(base, "class entry", "__annotations__", table, text)
+            recorder.entries(table, text)
 
 
 def _takes_any(function: types.FunctionType) -> bool:
@@ -172,12 +207,25 @@ def _method(recorder: ReadRecorder, method: types.MethodType) -> Callable[..., A
     function = method.__func__
     if type(function) is not types.FunctionType:
         return functools.partial(call(function), method.__self__)
-    found = _function(recorder, function)
+    if is_library(function) and _may_call_back(function, type(method.__self__)):
+        if function.__globals__["__name__"] in PURE_MODULES:
+            found = _by_source(recorder, function)
+        else:
+            recorder.opens(f"{function.__qualname__} of a library may run methods of the user's")
+            found = function
+    else:
+        found = _function(recorder, function)
     if type(found) is types.FunctionType:
         return types.MethodType(found, method.__self__)
     if is_ours(function):
         return functools.partial(handed, recorder, method)
     return functools.partial(found, method.__self__)
+
+
+def _may_call_back(function: types.FunctionType, kind: type) -> bool:
+    """True for a method of a library's class where a class of the user's extends that."""
+    module = function.__globals__.get("__name__")
+    return module not in DESCRIBING and not is_our_type(kind) and bool(written_by_users(kind))
 
 
 def _partial(recorder: ReadRecorder, function: functools.partial[Any]) -> Callable[..., Any]:
@@ -265,11 +313,27 @@ def _made_by_type(recorder: ReadRecorder, kind: type) -> Callable[..., Any]:
         return functools.partial(handed, recorder, kind)
     if own is None and type(entry_of_class(meta, "__call__")) is types.FunctionType:
         return functools.partial(handed, recorder, kind)
-    if own is not None and is_library_type(meta):  # the members of an enumeration are fixed
+    if own is not None and is_library_type(meta):
+        if is_a(kind, enum.EnumMeta):
+            return functools.partial(_member, recorder, kind)
         return functools.partial(pure, recorder, call, kind)
     if not kind.__flags__ & HEAP or is_library_type(kind):
         return natives.native(recorder, call, kind)
     return functools.partial(_construct, recorder, kind)
+
+
+def _member(recorder: ReadRecorder, kind: Any, *args: Any, **kwargs: Any) -> Any:
+    """The member of an enumeration that has a value."""
+    table = kind._value2member_map_
+    if len(args) == 1 and not kwargs and type(args[0]) in SCALARS:
+        found = table.get(args[0], MISSING)
+        recorder.note(table, "key", args[0], found, f"which {label(kind)} is {args[0]!r:.40}")
+        if found is not MISSING:
+            return found
+    missing = entry_of_class(kind, "_missing_")
+    if not is_library(getattr(missing, "__func__", missing)):
+        recorder.opens(f"{label(kind)}._missing_ runs inside of a library")
+    return pure(recorder, call, kind, *args, **kwargs)
 
 
 def _construct(recorder: ReadRecorder, kind: type, /, *args: Any, **kwargs: Any) -> Any:

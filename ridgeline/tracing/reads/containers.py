@@ -123,7 +123,7 @@ def item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
         return owner[_plain(recorder, call, key)]
     key = plain_number(key)
     if is_a(owner, dict):
-        return _of_dict(recorder, call, owner, key)
+        return entry_of_dict(recorder, call, owner, key)
     if is_a(owner, list | deque):
         key = _plain(recorder, call, key)
         if type(key) is not int or is_a(owner, deque):
@@ -172,9 +172,10 @@ def _of_class(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
     return owner[key]
 
 
-def _of_dict(recorder: ReadRecorder, call: Call, owner: dict[Any, Any], key: Any) -> Any:
+def entry_of_dict(recorder: ReadRecorder, call: Call, owner: dict[Any, Any], key: Any) -> Any:
+    """`dict.__getitem__(owner, key)`."""
     if recorder.is_given(owner):
-        return owner[key]
+        return dict.__getitem__(owner, key)
     asked(recorder, key, EQUALITY)
     value = dict.get(owner, key, MISSING)
     recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a {type(owner).__name__}")
@@ -187,7 +188,7 @@ def _of_dict(recorder: ReadRecorder, call: Call, owner: dict[Any, Any], key: Any
     if factory is not None:
         made = owner[key] = call(factory)()
         return made
-    return owner[key]
+    return dict.__getitem__(owner, key)
 
 
 def contains(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> bool:

@@ -9,16 +9,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes
-from ridgeline.tracing.reads.containers import contains, item, iterate
+from ridgeline.tracing.reads.containers import entry_of_dict, item, iterate
 from ridgeline.tracing.reads.kinds import (
+    DESCRIBING,
     is_a,
     is_compared,
-    is_library,
+    is_from_library,
     is_our_type,
     is_watched,
     plain_number,
+    written_by_users,
 )
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import (
@@ -29,7 +33,8 @@ from ridgeline.tracing.reads.observing import (
     asked,
     observe,
 )
-from ridgeline.tracing.reads.operators import length
+from ridgeline.tracing.reads.operators import measured
+from ridgeline.tracing.reads.randomness import random_states
 from ridgeline.tracing.reads.recorder import ReadRecorder
 
 Call = Callable[[Any], Callable[..., Any]]
@@ -41,7 +46,6 @@ _MUTATORS = frozenset((
     "update",
 ))  # fmt: skip
 _PLAIN = frozenset((*SCALARS, Tensor))
-_DESCRIBING = frozenset(("abc", "dataclasses", "enum", "functools", "_abc", "_functools"))
 _AS_NUMBERS = (*NUMBERS, "__array__", "__array_interface__", "__dlpack__", "__getitem__")
 _ORDERING = (sorted, min, max, sum)
 _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
@@ -55,19 +59,40 @@ def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs
         args = tuple([plain_number(a) for a in args])
         kwargs = {name: plain_number(value) for name, value in kwargs.items()}
     for value in (*args, *kwargs.values()):
-        observe(recorder, value)
+        observe(recorder, value, methods=_runs_methods(function))
         if is_a(value, type) and _may_be_asked(value, function):
             recorder.opens(f"the class {value.__qualname__} is handed to code without source")
     args = tuple([callback(call, a) for a in args])
-    return function(*args, **{k: callback(call, v) for k, v in kwargs.items()})
+    kwargs = {k: callback(call, v) for k, v in kwargs.items()}
+    ufunc: Any = function if is_a(function, np.ufunc) else getattr(function, "__self__", None)
+    if is_a(ufunc, np.ufunc) and all(set(kinds) <= set("O->") for kinds in ufunc.types):
+        recorder.opens(f"{ufunc.__name__} is a function of Python inside of NumPy")
+    if not _may_draw(function):
+        return function(*args, **kwargs)
+    before = random_states()
+    result = function(*args, **kwargs)
+    if random_states() != before:
+        recorder.opens(f"{getattr(function, '__name__', function)} draws random numbers")
+    return result
+
+
+def _may_draw(function: Any) -> bool:
+    """True for functions of libraries; those of C that only compute are the most frequent."""
+    owner = getattr(function, "__self__", None)
+    kind = function if owner is None else owner if is_a(owner, type) else type(owner)
+    return not is_a(function, np.ufunc) and is_from_library(getattr(kind, "__module__", None))
+
+
+def _runs_methods(function: Any) -> bool:
+    """True for Python of a library, which may call any method of what it is given."""
+    return is_a(function, types.FunctionType) and function.__module__ not in DESCRIBING
 
 
 def _may_be_asked(kind: type, function: Any) -> bool:
     """True for a class of the user's whose methods a function may run that is given it."""
-    if getattr(function, "__module__", None) in _DESCRIBING or is_our_type(kind):
+    if getattr(function, "__module__", None) in DESCRIBING or is_our_type(kind):
         return False
-    written = [v for v in vars(kind).values() if type(v) is types.FunctionType]
-    return any(not f.__code__.co_filename.startswith("<") and not is_library(f) for f in written)
+    return bool(written_by_users(kind))
 
 
 def handed(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -150,7 +175,8 @@ def container_method(
     if is_a(owner, str) and name in ("join", "format", "format_map"):
         return _joined(recorder, call, function, args, kwargs)
     if name == "__len__":
-        return length(recorder, call, owner)
+        measured(recorder, owner)
+        return function()
     observe(recorder, owner)
     return pure(recorder, call, function, *args, **kwargs)
 
@@ -174,20 +200,19 @@ def _looped(recorder: ReadRecorder, call: Call, value: Any) -> Any:
         return value
     if hasattr(type(value), "__iter__"):
         return iterate(recorder, call, value)
+    observe(recorder, value)  # C code may ask it for its keys
     return value
 
 
 def _entry(recorder: ReadRecorder, call: Call, owner: Any, name: str, args: tuple[Any, ...]) -> Any:
-    if name == "__contains__":
-        return contains(recorder, call, owner, args[0])
-    if name == "__getitem__":
-        return item(recorder, call, owner, args[0])
+    if name == "__getitem__":  # of `dict` itself, which a method of a class of its own may call
+        return entry_of_dict(recorder, call, owner, args[0])
     asked(recorder, args[0], EQUALITY)
     value = dict.get(owner, args[0], MISSING)
     if not recorder.is_given(owner):
         text = f"the entry {args[0]!r:.40} of a {type(owner).__name__}"
         recorder.note(owner, "key", args[0], value, text)
-    return owner.get(*args)
+    return value is not MISSING if name == "__contains__" else dict.get(owner, *args)
 
 
 def _joined(recorder: ReadRecorder, call: Call, function: Any, args: Any, kwargs: Any) -> str:

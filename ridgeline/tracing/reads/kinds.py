@@ -16,14 +16,18 @@ LIBRARIES = frozenset((
     "mpmath", "networkx", "numba", "numpy", "pandas", "pytest", "rich", "safetensors", "scipy",
     "sklearn", "sympy", "torch", "transformers",
 ))  # fmt: skip
-# Functions of theirs that read files.
-FILES = frozenset(("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_csv", "imread"))
+# Functions of theirs that read files, or the frames of who calls them.
+WORLDLY = frozenset((
+    "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_csv", "imread", "getsource",
+    "getsourcelines", "findsource", "currentframe", "stack", "trace", "extract_stack",
+    "format_stack", "print_stack", "print_exc", "format_exc",
+))  # fmt: skip
 # Modules of the standard library of which the same is true.
 PURE_MODULES = frozenset((
     "__future__", "_py_abc", "_pydecimal", "abc",
     "annotationlib", "ast", "base64", "bisect", "copy", "copyreg",
     "dataclasses", "decimal", "dis", "enum", "fractions", "hashlib", "heapq", "inspect", "json",
-    "keyword", "linecache", "numbers", "operator", "pprint", "re", "reprlib", "statistics",
+    "keyword", "numbers", "operator", "pprint", "re", "reprlib", "statistics",
     "string", "struct", "textwrap", "traceback", "types", "typing", "warnings",
 ))  # fmt: skip
 
@@ -51,9 +55,21 @@ def _top(module: str) -> str:
     return module.partition(".")[0]
 
 
+# Those that look at functions and classes, or write methods for them, and run none.
+DESCRIBING = frozenset((
+    "abc", "copy", "copyreg", "dataclasses", "dis", "enum", "functools", "inspect", "pprint",
+    "types", "typing", "_abc", "_functools",
+))  # fmt: skip
+
+
 def is_ours(function: types.FunctionType) -> bool:
     """True for a function of this package."""
     return function.__code__.co_filename.startswith(PACKAGE)
+
+
+def is_from_library(module: Any) -> bool:
+    """True for the name of a module of a large library."""
+    return isinstance(module, str) and _top(module) in LIBRARIES
 
 
 def is_library(function: types.FunctionType) -> bool:
@@ -64,6 +80,16 @@ def is_library(function: types.FunctionType) -> bool:
     return module in PURE_MODULES or _top(module) in LIBRARIES
 
 
+def written_by_users(kind: type) -> list[types.FunctionType]:
+    """The methods of a class and its bases that are neither a library's nor generated."""
+    stored = [getattr(v, "__func__", v) for base in kind.__mro__ for v in vars(base).values()]
+    return [
+        f for f in stored
+        if type(f) is types.FunctionType and not f.__code__.co_filename.startswith("<")
+        and not is_library(f) and not is_ours(f)
+    ]  # fmt: skip
+
+
 def is_our_type(kind: type) -> bool:
     """True for a class of this package."""
     module = kind.__dict__.get("__module__")
@@ -72,7 +98,7 @@ def is_our_type(kind: type) -> bool:
 
 def is_large(kind: type) -> bool:
     """True for a class of a large library, whose objects may hold anything."""
-    return isinstance(kind.__module__, str) and _top(kind.__module__) in LIBRARIES
+    return is_from_library(kind.__module__)
 
 
 def is_library_type(kind: type) -> bool:

@@ -32,9 +32,9 @@ from ridgeline.tracing.reads.handlers import (
     unbound,
 )
 from ridgeline.tracing.reads.kinds import (
-    FILES,
     HEAP,
     LIBRARIES,
+    WORLDLY,
     is_a,
     is_library,
     is_our_type,
@@ -179,8 +179,8 @@ def _of_module(recorder: ReadRecorder, function: Any) -> Handler | None:
     kind = getattr(function, "__objclass__", None)
     if kind is not None:  # a method that is not bound, or a slot of a type
         return unbound
-    if getattr(function, "__name__", "") in FILES:
-        recorder.opens(f"{function.__name__} reads a file")
+    if getattr(function, "__name__", "") in WORLDLY:
+        recorder.opens(f"{function.__name__} reads a file, or its caller")
         return None
     if is_a(function, np.ufunc) or module.partition(".")[0] in LIBRARIES:
         return None if _is_random(recorder, function, module) else pure

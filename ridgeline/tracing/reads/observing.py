@@ -6,6 +6,7 @@ import types
 from array import array
 from collections import deque
 from collections.abc import Sequence
+from datetime import datetime, time, tzinfo
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ridgeline.tracing.reads.kinds import (
     is_library_type,
     is_our_type,
     python_method,
+    written_by_users,
 )
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.recorder import ReadRecorder, label
@@ -43,14 +45,19 @@ EQUALITY = ("__hash__", "__eq__")
 ORDER = (*EQUALITY, "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 
 
-def observe(recorder: ReadRecorder, value: Any, instances: bool = True) -> None:
-    """All that a value holds is read: containers, arrays and, if so wanted, attributes."""
+def observe(
+    recorder: ReadRecorder, value: Any, instances: bool = True, methods: bool = False
+) -> None:
+    """All that a value holds is read: containers, arrays and, if so wanted, attributes.
+
+    With `methods`, any method of an object may be called, and not the special ones alone.
+    """
     if type(value) in SCALARS or is_a(value, Tensor):
         return
     waiting, seen = [value], {id(value)}
     while waiting:
         current = waiting.pop()
-        inner = _inner(recorder, current, instances)
+        inner = _inner(recorder, current, instances, methods)
         waiting += [v for v in inner if type(v) not in SCALARS and id(v) not in seen]
         seen.update(map(id, inner))
         if len(seen) > _MANY:
@@ -58,7 +65,7 @@ def observe(recorder: ReadRecorder, value: Any, instances: bool = True) -> None:
             return
 
 
-def _inner(recorder: ReadRecorder, value: Any, instances: bool) -> list[Any]:
+def _inner(recorder: ReadRecorder, value: Any, instances: bool, methods: bool) -> list[Any]:
     kind, text = type(value), f"what is in a {type(value).__name__}"
     if is_a(value, dict) and not is_our_type(kind):
         recorder.entries(value, text)
@@ -87,6 +94,10 @@ def _inner(recorder: ReadRecorder, value: Any, instances: bool) -> list[Any]:
     if not instances or is_library_type(kind):
         return []
     _ask_methods(recorder, kind)
+    if (methods or is_a(value, tzinfo)) and written_by_users(kind):
+        recorder.opens(f"the methods of a {kind.__name__} may run inside of a library")
+    if is_a(value, datetime | time):
+        return [value.tzinfo]
     return attributes_of(recorder, value)
 
 

@@ -28,7 +28,9 @@ _REFLECTED |= {"eq": "__eq__", "ne": "__ne__", "lt": "__gt__", "gt": "__lt__", "
                "ge": "__le__"}  # fmt: skip
 
 
-_ASKED_BY = dict.fromkeys(("eq", "ne", "lt", "gt", "le", "ge"), ORDER) | {"mod": TEXTS}
+_ASKED_BY = dict.fromkeys(("eq", "ne", "lt", "gt", "le", "ge"), ORDER) | {
+    "mod": (*TEXTS, "__getitem__")
+}
 
 
 def is_native(value: Any) -> bool:
@@ -134,10 +136,11 @@ def truth(recorder: ReadRecorder, call: Call, value: Any) -> Any:
         method = recorder.special(value, name)
         if method is not None:
             return bool(call(method)(value))
-    return _length(recorder, value)
+    return measured(recorder, value)
 
 
-def _length(recorder: ReadRecorder, value: Any) -> Any:
+def measured(recorder: ReadRecorder, value: Any) -> Any:
+    """The value: its length, or whether it is empty, is asked for."""
     if is_a(value, list | dict | set | deque) and not recorder.is_given(value):
         text = f"the length of a {type(value).__name__}"
         recorder.note(value, "length", None, len(value), text)
@@ -157,7 +160,7 @@ def length(recorder: ReadRecorder, call: Call, value: Any) -> int:
     method = recorder.special(value, "__len__")
     if method is not None:
         return int(call(method)(value))
-    _length(recorder, value)
+    measured(recorder, value)
     return len(value)
 
 

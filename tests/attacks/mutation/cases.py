@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.attacks.mutation.asked import ASKED
+from tests.attacks.mutation.libraries import LIBRARY_CASES
 from tests.attacks.mutation.scenario import Case
 
 
@@ -388,4 +389,4 @@ _OTHERS = (
          "i = -1"),
 )  # fmt: skip
 
-CASES = _WORLD + _LAYERS + _OTHERS + ASKED
+CASES = _WORLD + _LAYERS + _OTHERS + ASKED + LIBRARY_CASES
