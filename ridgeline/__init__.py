@@ -83,6 +83,7 @@ from ridgeline.record.modes import (
     set_grad_enabled as set_grad_enabled,
 )
 from ridgeline.record.upcalls import upcalls
+from ridgeline.reference import describe
 from ridgeline.tape import tape_recorder as _tape_recorder
 from ridgeline.tensors import dispatch as dispatch, typed
 from ridgeline.tensors.autocast import (
@@ -200,7 +201,8 @@ if TYPE_CHECKING:
 
 _unknown = module_paths.unknown(__name__)
 _OWN = frozenset((
-    "Any", "ModuleType", "TYPE_CHECKING", "annotations", "dispatch", "foreach", "importlib", "math",
+    "Any", "ModuleType", "TYPE_CHECKING", "annotations", "describe", "dispatch", "foreach",
+    "importlib", "math",
     "module_paths", "partial", "typed", "upcalls",
 ))  # fmt: skip
 _PUBLIC = {
@@ -208,6 +210,7 @@ _PUBLIC = {
     for name, value in globals().items()
     if name[0] != "_" and name not in _OWN and not isinstance(value, ModuleType)
 } | {"autograd", "compiler", "loops"}
+describe("", {name: globals()[name] for name in _PUBLIC - {"loops"}})
 
 
 def __getattr__(name: str) -> Any:
@@ -215,6 +218,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"ridgeline.{name}")
     if name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
+        describe("", {name: value})
         globals()[name] = value
         return value
     if name.startswith("_foreach_") and (each := foreach(name)) is not None:

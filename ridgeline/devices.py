@@ -73,7 +73,7 @@ class device(str):
     @property
     def type(self) -> str:
         """The kind: `cpu` or `cuda`."""
-        return self.partition(":")[0]
+        return self.split(":")[0]
 
     @property
     def index(self) -> int | None:  # type: ignore[override]

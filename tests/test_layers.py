@@ -31,7 +31,7 @@ LAYERS = (
     "codegen",
     "compiler",
     "runtime",
-    "record layouts torch_names module_paths",
+    "record layouts torch_names module_paths reference",
     "functions",
     "execution",
     "tensors",

@@ -146,11 +146,7 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
 
 
 def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """The result of a function, and the map from tangents of the primals to those of the result.
-
-    >>> y, push = rl.linearize(rl.sin, x)
-    >>> push(rl.ones_like(x))  # cos(x)
-    """
+    """The result of a function, and the map from tangents of the primals to those of the result."""
     inputs = _Inputs(tuple(primals), "linearize")
     with GradientMode(True):
         result = called(function)(*inputs.tree)

@@ -27,8 +27,8 @@ Dims = Any  # an int, None, or a structure of them that the values' structure be
 
 def vmap(
     function: Callable[..., Any],
-    in_dims: Dims = 0,
-    out_dims: Dims = 0,
+    in_dims: Any = 0,
+    out_dims: Any = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
@@ -38,8 +38,6 @@ def vmap(
     `in_dims` and `out_dims` say where that axis is in the arguments and in the results: an int for
     all, None for what has no such axis, or a structure of them. Keyword arguments are mapped over
     their first axis. `chunk_size` bounds how many elements are computed together.
-
-    >>> per_sample = rl.vmap(rl.grad(loss), in_dims=(None, 0, 0))(weights, inputs, targets)
     """
     if randomness not in ("error", "same", "different"):
         raise BatchingError(f'randomness is "error", "same" or "different", not {randomness!r}')

@@ -38,6 +38,16 @@ class Entry:
     namespace: str = ""  # the module that holds the function: "linalg", "fft", …; "" is the top
     steps: Callable[..., Any] | None = None  # the steps of a view that its nodes do not tell
 
+    @property
+    def key(self) -> str:
+        """The name under which the table and the reference know it.
+
+        A method may differ from the function of its name, as torch's where() and unfold() do.
+        """
+        if self.namespace:
+            return f"{self.namespace}.{self.name}"
+        return self.name if self.function else f"Tensor.{self.name}"
+
 
 TABLE: dict[str, Entry] = {}
 _AXES = {1: "one axis", 2: "two axes", 3: "three axes"}
@@ -73,12 +83,11 @@ def public(
         if wide:
             body = widened(body, by_first=wide == "input")
         own = name or body.__name__.rstrip("_")
-        # a method may differ from the function of its name, as torch's where() and unfold() do
-        key = f"{namespace}.{own}" if namespace else own if function else f"Tensor.{own}"
-        TABLE[key] = Entry(
+        entry = Entry(
             own, body, function, method and not namespace, view, inplace, creation, aliases,
             namespace, steps,
         )  # fmt: skip
+        TABLE[entry.key] = entry
         return body
 
     return register

@@ -33,10 +33,6 @@ def save(
     Containers, numbers, texts, sizes, element types, devices and NumPy values may stand around the
     tensors. Tensors that share memory share it in the file. Of a module or an optimizer, save its
     `state_dict()`. A file is there whole or not at all.
-
-    >>> rl.save({"weight": rl.ones(2, 3)}, "weights.pt")
-    >>> rl.load("weights.pt")["weight"].shape
-    ridgeline.Size([2, 3])
     """
     if not _use_new_zipfile_serialization:
         raise ArgumentError(
@@ -75,9 +71,5 @@ def load(
     than those of tensors and plain values are refused. `map_location` says where tensors go: a
     device, a dict from the devices in the file, or a function of a storage and its device. With
     `mmap=True` the file stays where it is, and its pages are read when they are used.
-
-    >>> rl.save({"step": 3, "weight": rl.ones(2)}, "state.pt")
-    >>> rl.load("state.pt", map_location="cpu")["step"]
-    3
     """
     return read_file(f, map_location, bool(mmap))

@@ -48,6 +48,7 @@ from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
 from ridgeline.record.upcalls import upcalls
 from ridgeline.record.values import owned, read, write
+from ridgeline.reference import described, sections
 from ridgeline.runtime.buffer import check_device
 from ridgeline.tensors import subscripts
 from ridgeline.tensors.arguments import (
@@ -60,6 +61,7 @@ from ridgeline.tensors.arguments import (
     strict_parameters,
 )
 from ridgeline.tensors.autocast import narrowed
+from ridgeline.tensors.signatures import Face, method_signature, public_signature
 from ridgeline.tensors.storage import SPARSE, TURNED, sparse_method, turning
 from ridgeline.tensors.tensor import Tensor, as_view, seen_through, tensor, wrap
 from ridgeline.tensors.typed import typed
@@ -388,16 +390,20 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
 
     function = recorder.taped(function)
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
+    summary = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
+    own = f"Tensor.{name}"
+    function.__doc__ = described(own if own in sections() else "Tensor.add_", summary)
+    function.__module__ = "ridgeline"
+    function.__wrapped__ = Face(entry, method_signature)  # type: ignore[attr-defined]
     return function
 
 
 def _dressed(function: Callable[..., Any], entry: Entry) -> Callable[..., Any]:
     function = recorder.taped(function)
     function.__name__ = function.__qualname__ = entry.name
-    function.__doc__ = entry.body.__doc__
+    function.__doc__ = described(entry.key, entry.body.__doc__)
     function.__module__ = "ridgeline"
-    function.__wrapped__ = entry.body  # type: ignore[attr-defined]  # signature() looks here
+    function.__wrapped__ = Face(entry, public_signature)  # type: ignore[attr-defined]
     return function
 
 

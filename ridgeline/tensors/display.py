@@ -139,7 +139,7 @@ def _complex_texts(shown: Array) -> Texts:
     joined = []
     parts = zip(real.elements.flat, imaginary.elements.flat, np.asarray(shown.imag).flat)
     for left, right, value in parts:
-        sign = "" if value < 0 else "+"
+        sign = "" if np.signbit(value) and not np.isnan(value) else "+"
         joined.append(f"{left}{sign}{right.lstrip()}j")
     elements = np.array(joined, dtype=object).reshape(shown.shape)
     return Texts(elements, real.width + imaginary.width + 1)

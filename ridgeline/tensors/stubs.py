@@ -14,6 +14,7 @@ from typing import Any
 
 from ridgeline.functions.registry import AUGMENTED, OPERATORS, SHARED, TABLE, UNARY_OPERATORS, Entry
 from ridgeline.tensors import dispatch
+from ridgeline.tensors.signatures import annotation as public
 from ridgeline.tensors.storage import TURNED
 
 _HEAD = '''# ruff: noqa: E402, E501, F401, I001, RUF100
@@ -29,27 +30,18 @@ from ridgeline.tensors.tensor import Tensor
 
 '''
 _MORE = {"linalg": "from ridgeline.errors import LinAlgError as LinAlgError\n"}
-_NAMES = {
-    "Node": "Tensor",
-    "Operand": "Tensor | complex",
-    "Number": "complex",
-    "Dims \\| bool": "int | Sequence[int] | bool | None",
-    "Dims": "int | Sequence[int] | None",
-    "Sizes": "int | Sequence[int]",
+_RETURNS = {
+    "Node | ValuesIndices": "Any",
+    "Node | tuple[Node, ...]": "Any",
+    "Node | Pooled": "Tensor | Any",
 }
-_RETURNS = {"Node | ValuesIndices": "Any", "Node | tuple[Node, ...]": "Any"}
 # what stubs import; other classes, such as named tuples of results, are shown as Any
 _KNOWN = frozenset(("Any", "DType", "Generator", "None", "Sequence", "Tensor"))
 
 
 def annotation(text: Any) -> str:
-    """A body's annotation as the user sees it."""
-    if text is inspect.Parameter.empty:
-        return "Any"
-    shown = str(text)
-    for name, meaning in _NAMES.items():
-        shown = re.sub(rf"\b{name}\b", meaning, shown)
-    shown = re.sub(r"\b[A-Z]\w*", lambda m: m[0] if m[0] in _KNOWN else "Any", shown)
+    """A body's annotation as a stub can write it."""
+    shown = re.sub(r"\b[A-Z]\w*", lambda m: m[0] if m[0] in _KNOWN else "Any", public(text))
     return re.sub(r"\bcomplex\b", "builtins.complex", shown)  # there is a function of that name
 
 

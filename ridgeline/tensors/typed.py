@@ -42,7 +42,9 @@ class TypedTensor(type):
 
 
 def _named(name: str, dtype: DType, kind: str) -> TypedTensor:
-    return TypedTensor(name, (), {"element_type": dtype, "kind": kind, "__module__": "ridgeline"})
+    about = f"Tensors of {dtype.name} on the {kind}, as a class to call and to compare with."
+    known = {"element_type": dtype, "kind": kind, "__module__": "ridgeline", "__doc__": about}
+    return TypedTensor(name, (), known)
 
 
 CLASSES = {kind: {n: _named(n, d, kind) for d, n in _NAMES.items()} for kind in ("cpu", "cuda")}

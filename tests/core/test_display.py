@@ -15,7 +15,8 @@ NAN, INF = float("nan"), float("inf")
 TABLE: list[tuple[Any, str]] = [
     (3.5, "float32"), (3, "int64"), (True, "bool"), (3.0, "float32"), (NAN, "float32"),
     (1e10, "float32"), (1e-7, "float32"), (-2.25, "float64"), (-0.0, "float32"),
-    (1 + 2j, "complex64"), ([], "float32"), ([], "int64"), ([], "float64"), ([], "bool"),
+    (1 + 2j, "complex64"), (complex(1.5, -0.0), "complex64"), ([], "float32"), ([], "int64"),
+    ([], "float64"), ([], "bool"),
     ([], "complex64"), (np.zeros((0, 3)), "float32"), (np.zeros((2, 3, 0)), "int64"),
     (np.zeros((0, 2)), "bool"), ([1.0, 2.0, 3.0], "float32"), ([1.5, -2.25, 3], "float32"),
     ([1.0, NAN, INF], "float32"), ([-INF, 2.5], "float32"), ([NAN] * 3, "float32"),

@@ -28,6 +28,7 @@ def test_names() -> None:
     assert (rl.device("cpu").type, rl.device("cpu:0").index) == ("cpu", None)
     assert rl.device(rl.device("cuda:1")) == "cuda:1"
     assert repr(rl.device("cuda")) == "device('cuda:0')"
+    assert type(rl.device("cpu").type) is str
     for again in (pickle.loads(pickle.dumps(GPU)), copy.deepcopy(GPU)):
         assert again == GPU and type(again) is rl.device
     assert rl.ones(2).device == "cpu" and rl.ones(2).device.type == "cpu"

@@ -8,13 +8,15 @@ has and we do not is an AttributeError that says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, wraps
+from typing import Any
 
 from ridgeline.module_paths import unknown
 from ridgeline.nn.functional import attention, embeddings, losses, normalization
 from ridgeline.nn.functional.in_place import PLACES, with_inplace
 from ridgeline.nn.functional.table import OWN
 from ridgeline.record.recorder import taped
+from ridgeline.reference import describe
 from ridgeline.tensors.arguments import guarded
 from ridgeline.tensors.autocast import autocasting
 from ridgeline.tensors.dispatch import FUNCTIONS
@@ -65,12 +67,26 @@ def _find(name: str) -> Callable[..., Tensor]:
         found = OWN.get(name) or FUNCTIONS[name]
     else:
         found = taped(autocasting(name, guarded(found)))
+    describe("nn.functional", {name: found})
     return taped(with_inplace(found, PLACES[name])) if name in PLACES else found
+
+
+@cache
+def _in_place(name: str) -> Callable[..., Tensor]:
+    """The form that writes its result into its input, such as `relu_`."""
+    found = _find(name)
+
+    @wraps(found)
+    def written(*args: Any, **kwargs: Any) -> Tensor:
+        return found(*args, inplace=True, **kwargs)
+
+    written.__name__ = written.__qualname__ = f"{name}_"
+    return written
 
 
 def __getattr__(name: str) -> Callable[..., Tensor]:
     if name.endswith("_") and name[:-1] in PLACES:
-        return partial(_find(name[:-1]), inplace=True)
+        return _in_place(name[:-1])
     return _find(name) if name in NAMES else _unknown(name)
 
 
