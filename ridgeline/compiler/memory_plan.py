@@ -18,7 +18,7 @@ from ridgeline.fusion.groups import Group
 from ridgeline.fusion.materialize import sources
 from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import Node, proj
-from ridgeline.graph.sizes import evaluate, product
+from ridgeline.graph.sizes import evaluate
 from ridgeline.graph.verify import require
 from ridgeline.loops.ir import Const
 from ridgeline.weak import fingerprint
@@ -250,7 +250,7 @@ def library_call_name(node: Node) -> str:
 def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:
     if not sizes:
         return nbytes(value)
-    return evaluate(product(value.shape), sizes) * value.dtype.itemsize
+    return prod([evaluate(size, sizes) for size in value.shape]) * value.dtype.itemsize
 
 
 def _on_host(group: Group, stages: Stages) -> bool:

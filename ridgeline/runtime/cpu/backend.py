@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -75,16 +76,20 @@ def pays(instruction: str, cpu: str) -> bool:
     return instruction != "vdpbf16ps" or cpu.startswith("znver")
 
 
-def task_count(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
-    """The product of the leading parallel loops, at given values of symbolic sizes."""
-    tasks, body = 1, kernel.body
-    known: dict[Expr, Expr] = {Var.make(n): index(v) for n, v in (sizes or {}).items()}
+def task_extents(kernel: Kernel) -> Iterator[Expr]:
+    """The extents of the leading parallel loops, whose product is the number of tasks."""
+    body = kernel.body
     while isinstance(body, For) and body.kind == "parallel":
-        extent = body.extent if isinstance(body.extent, Const) else substitute(body.extent, known)
-        assert isinstance(extent, Const)
-        tasks *= int(extent.value)
+        yield body.extent
         body = body.body
-    return tasks
+
+
+def task_count(kernel: Kernel, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
+    """The number of tasks, at given values of symbolic sizes."""
+    known: dict[Expr, Expr] = {Var.make(n): index(v) for n, v in sizes.items()}
+    extents = [e if isinstance(e, Const) else substitute(e, known) for e in task_extents(kernel)]
+    assert all(isinstance(extent, Const) for extent in extents)
+    return prod([int(extent.value) for extent in extents if isinstance(extent, Const)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,11 @@ class TaskLaunch:
 
     tasks: int
     grain: int
+
+
+def launch_of(tasks: int, seconds: float, facts: Machine) -> TaskLaunch | None:
+    """How a kernel of so many tasks is started, which takes these seconds; None without any."""
+    return TaskLaunch(tasks, grain(tasks, seconds, facts)) if tasks else None
 
 
 class CpuBackend(Backend):
@@ -140,14 +150,7 @@ class CpuBackend(Backend):
 
     def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
         """The tasks of a kernel of known sizes."""
-        return self.launch_at(kernel, {}, group.seconds)
-
-    def launch_at(
-        self, kernel: Kernel, sizes: Mapping[str, int], seconds: float
-    ) -> TaskLaunch | None:
-        """The same for a kernel over symbolic sizes, which takes these seconds."""
-        tasks = task_count(kernel, sizes)
-        return TaskLaunch(tasks, grain(tasks, seconds, machine())) if tasks else None
+        return launch_of(task_count(kernel), group.seconds, machine())
 
     def compile(
         self,

@@ -20,7 +20,14 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.graph.sizes import Sym
 from ridgeline.loops.ir import Kernel
-from ridgeline.runtime.cpu.backend import CpuBackend, TaskLaunch, machine_code
+from ridgeline.runtime.cpu.backend import (
+    CpuBackend,
+    TaskLaunch,
+    launch_of,
+    machine,
+    machine_code,
+    task_count,
+)
 
 
 class _AtSizes(CpuBackend):
@@ -34,14 +41,17 @@ class _AtSizes(CpuBackend):
     ) -> None:
         self._values, self._highest = values, highest
         self._fixed = fixed  # launches that are the same at all values, by kernel
+        self._machine = machine()
 
     def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
         """The tasks of a kernel; a group's time is that of the largest sizes."""
+        values = self._values
         if kernel.sizes:
-            share = prod(self._values[name] / self._highest[name] for name in kernel.sizes)
-            return self.launch_at(kernel, self._values, group.seconds * share)
+            share = prod([values[name] / self._highest[name] for name in kernel.sizes])
+            own = {name: values[name] for name in kernel.sizes}
+            return launch_of(task_count(kernel, own), group.seconds * share, self._machine)
         if kernel.name not in self._fixed:
-            self._fixed[kernel.name] = self.launch_at(kernel, {}, group.seconds)
+            self._fixed[kernel.name] = launch_of(task_count(kernel), group.seconds, self._machine)
         return self._fixed[kernel.name]
 
 
