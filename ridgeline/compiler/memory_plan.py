@@ -18,7 +18,7 @@ from ridgeline.fusion.groups import Group
 from ridgeline.fusion.materialize import sources
 from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import Node, proj
-from ridgeline.graph.sizes import evaluate
+from ridgeline.graph.sizes import evaluate, never_shrinks
 from ridgeline.graph.verify import require
 from ridgeline.loops.ir import Const
 from ridgeline.weak import fingerprint
@@ -168,7 +168,7 @@ def lay_out(
             lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
     calls = [step for step, g in enumerate(stages.fusion.groups) if _on_host(g, stages)]
     kept = [v for v, life in lives.items() if any(life.first <= c <= life.last for c in calls)]
-    made = [v for v in dict.fromkeys((*stages.results, *kept)) if v not in slot_of]
+    made = [v for v in dict.fromkeys((*made_results(stages), *kept)) if v not in slot_of]
     for number, value in enumerate(made, len(inputs) + len(sizes)):
         slot_of[value] = number
     temporary = [v for v in lives if v not in slot_of]
@@ -184,7 +184,7 @@ def lay_out(
     layout = Layout(
         tuple(call for _, call in steps),
         len(inputs),
-        tuple([v.nbytes if isinstance(v, Scratch) else _nbytes(v, sizes) for v in made]),
+        tuple([v.nbytes if isinstance(v, Scratch) else bytes_at(v, sizes) for v in made]),
         tuple(slot_of[r] for r in stages.results),
         tuple((first + i, offset) for i, offset in enumerate(arena.offsets)),
         arena.nbytes,
@@ -247,10 +247,25 @@ def library_call_name(node: Node) -> str:
     return f"{node.op.name}_{fingerprint(text, 8)}"
 
 
-def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:
+def made_results(stages: Stages) -> list[Node]:
+    """The results that are made for each run, in the order of their memory: none is an input."""
+    given = set(stages.graph.inputs)
+    return [value for value in dict.fromkeys(stages.results) if value not in given]
+
+
+def bytes_at(value: Node, sizes: Mapping[str, int]) -> int:
+    """The memory that a value takes, at the values of symbolic sizes."""
     if not sizes:
         return nbytes(value)
     return prod([evaluate(size, sizes) for size in value.shape]) * value.dtype.itemsize
+
+
+def grows_with_sizes(stages: Stages) -> bool:
+    """True where larger sizes never mean less memory for a value, and no call of NumPy is made."""
+    groups = stages.fusion.groups
+    values = {*stages.results, *(value for group in groups for value in _stored(group))}
+    grow = all(never_shrinks(size) for value in values for size in value.shape)
+    return grow and not any(_on_host(group, stages) for group in groups)
 
 
 def _on_host(group: Group, stages: Stages) -> bool:
@@ -341,7 +356,7 @@ def live_ranges(
             last[memory] = end
         for value in group.reads:
             last[lowest(value, over)] = end
-    return {v: LiveRange(_nbytes(v, sizes), first[v], last[v]) for v in first}
+    return {v: LiveRange(bytes_at(v, sizes), first[v], last[v]) for v in first}
 
 
 def lowest(value: Node, over: Mapping[Node, Node]) -> Node:

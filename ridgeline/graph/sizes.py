@@ -288,6 +288,25 @@ def _atom_bounds(atom: Atom) -> Interval:
     return RULES[_NAMES[atom.kind]](*(f.interval(_atom_bounds) for f in (atom.left, atom.right)))
 
 
+def never_shrinks(size: Size) -> bool:
+    """True for a size that is not smaller where an unknown is larger, as far as can be told."""
+    if isinstance(size, int):
+        return True
+
+    def grows(form: Polynomial[Atom]) -> bool:
+        return all(c >= 0 for c in form.terms.values()) and all(map(atom_grows, form.atoms))
+
+    def atom_grows(atom: Atom) -> bool:
+        if isinstance(atom, Sym):
+            return atom.lo >= 0
+        if atom.kind == "%" or (atom.kind == "//" and atom.right.terms):
+            return False
+        positive = atom.kind != "//" or atom.right.constant > 0
+        return positive and grows(atom.left) and grows(atom.right)
+
+    return grows(size.form)
+
+
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
     """The value of a size when its unknowns have these values."""
 

@@ -10,7 +10,8 @@ import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.errors import ArgumentError, ShapeError
 from ridgeline.graph.facts import Facts
-from ridgeline.graph.sizes import evaluate, maximum, minimum, symbol
+from ridgeline.graph.sizes import evaluate, maximum, minimum, never_shrinks, symbol
+from ridgeline.runtime.cpu import symbolic
 
 F = nn.functional
 LENGTHS = (1, 2, 3, 5, 8, 16, 31, 64, 100)
@@ -311,3 +312,45 @@ def test_an_exception_of_the_users_own_ends_the_only_trace() -> None:
     with pytest.raises(Odd):
         raising(rl.ones(3))
     assert len(calls) == 1
+
+
+def test_new_lengths_share_a_layout_and_results_are_as_long_as_they_are():
+    """Lengths below one power of two lay out memory once; no result is longer than it is."""
+    program = rl.jit(lambda x: (x.exp().cumsum(0), x[2:] * x[:-2]), dynamic={"x": 0})
+    laid_out = []
+    lay_out = symbolic.lay_out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbolic, "lay_out", lambda *a: laid_out.append(a[2]) or lay_out(*a))
+        for length in (40, 33, 64, 63, 50, 34):
+            value = np.linspace(-1, 1, length)
+            sums, products = program(rl.tensor(value))
+            np.testing.assert_allclose(sums.numpy(), np.exp(value).cumsum(), rtol=1e-12)
+            np.testing.assert_allclose(products.numpy(), value[2:] * value[:-2], rtol=1e-12)
+    assert program.compilations == 1 and len(laid_out) <= 2
+
+
+def test_sizes_that_shrink_where_a_number_grows_are_laid_out_by_themselves():
+    """What is left of a slice is shorter the later it begins: rounding up would take too little."""
+    program = rl.jit(lambda x, start: (x[start:].exp() * 2).cumsum(0).sum(), dynamic=True)
+    value = np.linspace(-1, 1, 100)
+    for start in (0, 3, 70, 33, 64, 65, 2, 5):
+        expected = (2 * np.exp(value[start:])).cumsum().sum()
+        assert program(rl.tensor(value), start).item() == pytest.approx(expected, rel=1e-12)
+    assert program.traces <= 3
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=2), st.integers(0, 5), st.integers(0, 8))
+@settings(deadline=None, max_examples=60)
+def test_what_never_shrinks_is_no_smaller_at_larger_values(base, more, form):
+    n, m = symbol("N", 0, 50), symbol("M", 0, 50)
+    sizes = [n * 3 + m, n - m + 50, (n + 7) // 4, n % 5, minimum(n, m), maximum(n * m, 4),
+             (n * 2 + m) // 3 + 1, 100 // (n + 1), n * n]  # fmt: skip
+    size = sizes[form]
+    low = dict(zip("NM", base))
+    for name in "NM":
+        high = low | {name: low[name] + more}
+        if never_shrinks(size):
+            assert evaluate(size, high) >= evaluate(size, low)
+    assert [never_shrinks(s) for s in sizes] == [
+        True, False, True, False, True, True, True, False, True
+    ]  # fmt: skip

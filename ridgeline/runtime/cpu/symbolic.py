@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TypeAlias
 
 from ridgeline.compiler.backend import NumpyCalls
-from ridgeline.compiler.memory_plan import lay_out
+from ridgeline.compiler.memory_plan import (
+    Call,
+    KernelCall,
+    Layout,
+    bytes_at,
+    grows_with_sizes,
+    lay_out,
+    made_results,
+)
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
 from ridgeline.errors import ComputeError
@@ -29,30 +38,32 @@ from ridgeline.runtime.cpu.backend import (
     task_count,
 )
 
+MOST_LAUNCHES = 1 << 14  # that are kept
+_LaunchKey: TypeAlias = tuple[str, tuple[int, ...]]  # a kernel, and the sizes that it takes
+
 
 class _AtSizes(CpuBackend):
-    """Launches for some values of symbolic sizes."""
+    """Launches for some values of symbolic sizes; those that were seen are kept in a table."""
 
     def __init__(
         self,
         values: Mapping[str, int],
         highest: Mapping[str, int],
-        fixed: dict[str, TaskLaunch | None],
+        known: dict[_LaunchKey, TaskLaunch | None],
     ) -> None:
-        self._values, self._highest = values, highest
-        self._fixed = fixed  # launches that are the same at all values, by kernel
-        self._machine = machine()
+        self._values, self._highest, self._known = values, highest, known
 
     def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
         """The tasks of a kernel; a group's time is that of the largest sizes."""
-        values = self._values
-        if kernel.sizes:
-            share = prod([values[name] / self._highest[name] for name in kernel.sizes])
-            own = {name: values[name] for name in kernel.sizes}
-            return launch_of(task_count(kernel, own), group.seconds * share, self._machine)
-        if kernel.name not in self._fixed:
-            self._fixed[kernel.name] = launch_of(task_count(kernel), group.seconds, self._machine)
-        return self._fixed[kernel.name]
+        own = {name: self._values[name] for name in kernel.sizes}
+        key = kernel.name, tuple(own.values())
+        if key not in self._known:
+            if len(self._known) >= MOST_LAUNCHES:
+                self._known.clear()
+            share = prod([value / self._highest[name] for name, value in own.items()])
+            tasks = task_count(kernel, own)
+            self._known[key] = launch_of(tasks, group.seconds * share, machine())
+        return self._known[key]
 
 
 class SymbolicProgram:
@@ -67,12 +78,14 @@ class SymbolicProgram:
         """`pairs` are outputs and the inputs whose memory they may take, as in `compile_graph`."""
         _check(graph)
         self._highest = {size.name: size.hi for size in sizes}
-        self._fixed: dict[str, TaskLaunch | None] = {}
+        self._launches: dict[_LaunchKey, TaskLaunch | None] = {}
+        self._layouts: dict[tuple[int, ...], Layout] = {}  # by sizes that are rounded up
         self._target = CpuBackend()
         to = compilation(graph, self._target, pairs=tuple(pairs))
         self._graph, checked = check(graph.on_fresh_leaves(), to)
         self._to = replace(to, checked=checked)
         self.stages = lower(optimize(self._graph, self._to), self._to)
+        self._grows = grows_with_sizes(self.stages)
         kernels = list(self.stages.all_kernels())
         self._target.compile(kernels, ())
         # keeps the code mapped for the programs to come
@@ -85,7 +98,10 @@ class SymbolicProgram:
     def at(self, values: Mapping[str, int]) -> Program:
         """The program for these sizes: the same code over memory of their extent."""
         ordered = {name: values[name] for name in sorted(values)}
-        layout = lay_out(self.stages, _AtSizes(values, self._highest, self._fixed), ordered)
+        if self._grows:
+            layout = self._laid_out(ordered)
+        else:
+            layout = lay_out(self.stages, self._launches_at(ordered), ordered)
         settled = Settled(values)
         calls = NumpyCalls(
             lambda: settled.graph(self._graph),
@@ -94,6 +110,41 @@ class SymbolicProgram:
         checked = replace(layout, checked=self._to.checked)
         stages = replace(self.stages, sizes=ordered)
         return Program(checked, self._to, calls, stages)
+
+    def _laid_out(self, values: Mapping[str, int]) -> Layout:
+        """A layout for these sizes: temporaries lie as they would for sizes that are rounded up.
+
+        Values only shrink below these, so what lies apart stays apart, and lengths that change in
+        every call have few layouts. Results are as large as they are.
+        """
+        wide = {name: self._rounded(name, value) for name, value in values.items()}
+        key = tuple(wide.values())
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = lay_out(self.stages, self._launches_at(wide), wide)
+        exact = self._launches_at(values)
+        kernels = {compiled.kernel.name: compiled for compiled in self.stages.kernels}
+        calls: list[Call] = []
+        check = layout.check
+        for number, call in enumerate(layout.calls):
+            if isinstance(call, KernelCall):
+                compiled = kernels[call.symbol]
+                started = exact.launch(compiled.group, compiled.kernel)
+                if started is None:  # nothing is left to do at these sizes
+                    check -= number < layout.check
+                    continue
+                call = KernelCall(call.symbol, call.slots, started)
+            calls.append(call)
+        made = tuple([bytes_at(value, values) for value in made_results(self.stages)])
+        sizes = tuple(values.values())
+        return replace(layout, calls=tuple(calls), made=made, sizes=sizes, check=check)
+
+    def _launches_at(self, values: Mapping[str, int]) -> _AtSizes:
+        return _AtSizes(values, self._highest, self._launches)
+
+    def _rounded(self, name: str, value: int) -> int:
+        """The least power of two that is as large, as far as there are such sizes."""
+        return min(1 << max(value - 1, 0).bit_length(), self._highest[name])
 
 
 def _check(graph: Graph) -> None:
