@@ -79,11 +79,15 @@ class AxisError(RidgelineError, IndexError, ValueError):
 
 
 class AxisKindError(AxisError, TypeError):
-    """Something that is no int where an axis is named."""
+    """Something that is no int where an axis or a place in it is named."""
 
 
 class SizeKindError(ShapeError, TypeError):
     """Something that is no int where a size is named."""
+
+
+class IndexShapeError(ShapeError, IndexError):
+    """A mask or an index whose shape does not fit what it points into."""
 
 
 class IndexKindError(DTypeError, IndexError):

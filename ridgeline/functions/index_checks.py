@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.errors import DTypeError, IndexShapeError
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
@@ -28,7 +28,7 @@ def as_vector(index: Node, what: str) -> Node:
     """An index of at most one axis, in int64 and with exactly one."""
     indices = as_index(index, what)
     if len(indices.shape) > 1:
-        raise ShapeError(f"{what} needs a vector as index, got shape {list(indices.shape)}")
+        raise IndexShapeError(f"{what} needs a vector as index, got shape {list(indices.shape)}")
     return lined(indices)
 
 

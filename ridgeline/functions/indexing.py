@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import AxisError, BadValueError, DTypeError, ShapeError
+from ridgeline.errors import AxisError, BadValueError, DTypeError, IndexShapeError, ShapeError
 from ridgeline.functions.counting import places_of
 from ridgeline.functions.index_checks import as_index, from_axis, harmless, to_axis, wrapped
 from ridgeline.functions.movement import checked_index
@@ -142,7 +142,7 @@ def _per_axis(input: Node, picks: Sequence[Node | None]) -> list[Node | None]:
 def _mask_places(input: Node, mask: Node, axis: int) -> list[Node]:
     covered = input.shape[axis : axis + len(mask.shape)]
     if mask.shape != covered:
-        raise ShapeError(
+        raise IndexShapeError(
             f"a mask of shape {list(mask.shape)} does not fit axes {axis} to "
             f"{axis + len(mask.shape) - 1} of shape {list(input.shape)}"
         )
@@ -171,7 +171,10 @@ class _Picks:
         listed = _per_axis(input, picks)
         self.axes = tuple(axis for axis, index in enumerate(listed) if index is not None)
         chosen = [index for index in listed if index is not None]
-        self.shape = broadcast_shapes(*[index.shape for index in chosen]) if chosen else ()
+        try:
+            self.shape = broadcast_shapes(*[index.shape for index in chosen]) if chosen else ()
+        except ShapeError as error:
+            raise IndexShapeError(error.message, note="these are the shapes of indices") from None
         self.rest = tuple(s for axis, s in enumerate(input.shape) if axis not in self.axes)
         touched = (*self.rest, *self.shape)
         self.indices = []

@@ -15,7 +15,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.devices import CPU, device
-from ridgeline.errors import AxisError, IndexKindError, RidgelineError
+from ridgeline.errors import AxisKindError, IndexKindError, RidgelineError
 from ridgeline.functions.indexing import fill_ellipsis, getitem, is_basic
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import taped
@@ -134,7 +134,7 @@ def _plain(part: Any, target: device) -> Any:
         try:
             return operator.index(part)
         except TypeError:
-            raise AxisError(
+            raise AxisKindError(
                 f"{part!r:.40} of type {type(part).__name__} is no index",
                 help="use ints, slices, None, ..., or tensors, arrays and lists of ints or bools",
             ) from None
