@@ -229,7 +229,8 @@ def _accumulate(
         _add_gradient(owner, final, create_graph)
         for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
             recorder.lose()
-            called(hook)(owner)
+            if called(hook)(owner) is not None:
+                raise GradientError("a hook that is called after a gradient was added returns None")
     return totals
 
 

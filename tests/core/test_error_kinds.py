@@ -13,9 +13,17 @@ import ridgeline.array_api as xp
 from ridgeline import errors
 from ridgeline.learn.base import NotFittedError
 
+
+def _hook_that_returns() -> None:
+    leaf = rl.ones(2, requires_grad=True)
+    leaf.register_post_accumulate_grad_hook(lambda t: t.grad)  # type: ignore[arg-type,return-value]
+    leaf.sum().backward()
+
+
 KINDS: list[tuple[type[Exception], Callable[[], Any]]] = [
     (IndexError, lambda: rl.ones(2, 3).sum(2)),
     (IndexError, lambda: rl.ones(3)[rl.tensor([5])].tolist()),
+    (RuntimeError, _hook_that_returns),
     (IndexError, lambda: rl.ones(3)[5]),
     (IndexError, lambda: rl.ones(2, 3)[rl.tensor([True])]),
     (IndexError, lambda: rl.ones(3, 3)[rl.tensor([0, 1]), rl.tensor([0, 1, 2])]),

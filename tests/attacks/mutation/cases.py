@@ -237,7 +237,7 @@ _LAYERS = (
     Case("hook of a weight", _STEP, "hook = weight.register_hook(lambda g: g * 2)",
          "hook.remove()", advances=True),
     Case("hook after a gradient", _STEP,
-         "hook = weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(2))",
+         "hook = weight.register_post_accumulate_grad_hook(lambda p: [p.grad.mul_(2), None][1])",
          "hook.remove()", advances=True),
     Case("gradient set by hand", _STEP.replace("    optimizer.zero_grad()\n", ""),
          "weight.grad = rl.ones(6)", "weight.grad = None", advances=True),
