@@ -23,6 +23,7 @@ from ridgeline.errors import ArgumentError
 from ridgeline.nn.module import Module
 from ridgeline.record import mutation
 from ridgeline.record.modes import called
+from ridgeline.reference import describe as _describe
 from ridgeline.tensors.public import stack
 from ridgeline.tensors.tensor import Tensor
 
@@ -107,3 +108,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
 def functionalize(func: Any, *, remove: str = "mutations") -> Any:
     """The function itself: what it writes in place is recorded as values already."""
     return func
+
+
+_describe("func", globals())
+_describe("", {name: globals()[name] for name in ("grad", "jvp", "linearize", "vjp", "vmap")})

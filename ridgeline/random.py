@@ -10,3 +10,6 @@ from ridgeline.functions.random import (
     seed as seed,
     set_rng_state as set_rng_state,
 )
+from ridgeline.reference import describe as _describe
+
+_describe("random", {"fork_rng": fork_rng})

@@ -17,6 +17,7 @@ from ridgeline.record.modes import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
+from ridgeline.reference import describe as _describe
 from ridgeline.tensors.differentiable import HookHandle as HookHandle
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("ridgeline.autograd.functional")
     if name in _HOME_OF:
         value = getattr(importlib.import_module(f"ridgeline.autograd.{_HOME_OF[name]}"), name)
+        _describe("autograd", {name: value})
         globals()[name] = value
         return value
     return _find(name)
+
+
+_describe("autograd", {"backward": backward, "grad": grad})

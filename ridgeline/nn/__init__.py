@@ -178,6 +178,7 @@ from ridgeline.nn.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from ridgeline.reference import describe as _describe
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "AdaptiveAvgPool1d",
@@ -213,4 +214,5 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 NonDynamicallyQuantizableLinear = Linear  # torch marks the layers that its quantizer leaves
+_describe("nn", {name: globals()[name] for name in __all__})
 __getattr__ = _unknown(__name__)

@@ -14,6 +14,7 @@ import numpy as np
 from ridgeline import linalg
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.record.modes import no_grad
+from ridgeline.reference import describe as _describe
 from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.public import rand
 from ridgeline.tensors.tensor import Tensor
@@ -184,3 +185,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
         normal_(tensor, 0.0, std)
         order = rand(tuple(tensor.shape)).argsort(0).argsort(0)  # a permutation of each column
         return tensor.mul_((order >= math.ceil(sparsity * rows)).to(dtype=tensor.dtype))
+
+
+_describe("nn.init", {name: made for name, made in globals().items() if name[0] != "_"})

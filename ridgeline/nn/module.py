@@ -15,7 +15,7 @@ from ridgeline.graph.origins import running
 from ridgeline.nn import state
 from ridgeline.nn.describe import describe, html
 from ridgeline.nn.hooks import BackwardPass, RemovableHandle
-from ridgeline.nn.parameter import Parameter, trained
+from ridgeline.nn.parameter import Buffer, Parameter, trained
 from ridgeline.nn.state_hooks import STATE_HOOKS, StateHooks
 from ridgeline.nn.tree import Tree
 from ridgeline.record import mutation
@@ -93,6 +93,8 @@ class Module(Tree, StateHooks):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self.add_module(name, value)
+        elif isinstance(value, Buffer):
+            self.register_buffer(name, value, value.persistent)
         elif name in self._parameters:
             if value is not None:
                 raise TypeError(

@@ -44,13 +44,21 @@ def trained(parameters: Iterable[Tensor | None]) -> list[int]:
 
 
 class Buffer(Tensor):
-    """A tensor that a module keeps as state but does not train."""
+    """A tensor that a module keeps as state but does not train; assigned, it is registered."""
 
     __slots__ = ()
+    persistent = True  # is it part of the module's state dict?
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         value = tensor(np.empty(0, np.float32)) if data is None else as_tensor(data)
-        return value.detach().as_subclass(cls)
+        return value.detach().as_subclass(cls if persistent else TransientBuffer)
+
+
+class TransientBuffer(Buffer):
+    """One that moves with its module and is not saved."""
+
+    __slots__ = ()
+    persistent = False
 
 
 class UninitializedParameter(Parameter):

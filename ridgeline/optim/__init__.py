@@ -10,10 +10,12 @@ from ridgeline.optim.optimizer import Optimizer
 from ridgeline.optim.others import ASGD, Adafactor, Muon, Rprop
 from ridgeline.optim.sgd import SGD
 from ridgeline.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_swa_avg_fn
+from ridgeline.reference import describe as _describe
 
 __all__ = [
     "ASGD", "LAMB", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax",
     "AveragedModel", "Lion", "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
     "get_ema_avg_fn", "get_swa_avg_fn", "lr_scheduler", "swa_utils",
 ]  # fmt: skip
+_describe("optim", {name: globals()[name] for name in __all__})
 __getattr__ = _unknown(__name__)

@@ -21,7 +21,10 @@ import reference  # a tool, not a package
 
 PAGES = {path.stem: page(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.md"))}
 # whose callables are all explained
-NAMESPACES = ("", "linalg", "fft", "special", "nn.functional")
+NAMESPACES = (
+    "", "linalg", "fft", "special", "masked", "signal.windows", "nn", "nn.functional", "nn.init",
+    "nn.utils", "optim", "optim.lr_scheduler",
+)  # fmt: skip
 INTERNAL = re.compile(r"\b(Node|Operand|Sizes|Dims|Order|Number|Pooled)\b")
 
 
@@ -29,7 +32,10 @@ def public_callables(namespace: str) -> dict[str, Any]:
     """What a namespace shows that can be called."""
     path = f"ridgeline.{namespace}" if namespace else "ridgeline"
     module = importlib.import_module(path)
-    found = {name: getattr(module, name) for name in dir(module) if name[0] != "_"}
+    names = getattr(module, "__all__", None) or dir(module)
+    found = {name: getattr(module, name) for name in names if name[0] != "_"}
+    if namespace == "nn.init":  # it shows what it imports, too
+        found = {n: v for n, v in found.items() if getattr(v, "__module__", "") == path}
     return {
         name: value
         for name, value in found.items()
@@ -82,8 +88,9 @@ def test_examples_of_docstrings_print_what_they_say() -> None:
 
 # Ours alone, or printed in another way; what differs is said in the text.
 NOT_IN_TORCH = {
-    "broadcast_shapes", "cumulative_sum", "get_rng_state", "linalg.LinAlgError", "repeat",
-    "standard_gamma",
+    "autograd.detect_anomaly", "broadcast_shapes", "cumulative_sum", "func.grad_and_value",
+    "get_rng_state", "linalg.LinAlgError", "nn.deferred", "nn.init.fans", "optim.AveragedModel",
+    "optim.LAMB", "optim.Lion", "repeat", "standard_gamma",
 }  # fmt: skip
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?|inf|nan")
 

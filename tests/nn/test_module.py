@@ -236,3 +236,12 @@ def test_a_module_is_replaced_at_its_path() -> None:
     assert isinstance(model[0][0], nn.Identity)
     with pytest.raises(AttributeError, match="no submodule"):
         model.set_submodule("0.7", nn.Identity())
+
+
+def test_an_assigned_buffer_is_registered_and_saved_unless_it_is_transient() -> None:
+    layer = nn.Module()
+    layer.steps = nn.Buffer(tensor([0.0]))
+    layer.cache = nn.Buffer(tensor([1.0]), persistent=False)
+    assert list(layer.state_dict()) == ["steps"]
+    assert [name for name, _ in layer.named_buffers()] == ["steps", "cache"]
+    assert isinstance(layer.cache, nn.Buffer) and not list(layer.parameters())

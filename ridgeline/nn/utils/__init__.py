@@ -15,10 +15,12 @@ from ridgeline.nn.utils.reparametrized import (
     weight_norm,
 )
 from ridgeline.nn.utils.vectors import parameters_to_vector, vector_to_parameters
+from ridgeline.reference import describe as _describe
 
 __all__ = [
     "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
     "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm",
     "remove_weight_norm", "rnn", "spectral_norm", "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
+_describe("nn.utils", {name: globals()[name] for name in __all__})
 __getattr__ = _unknown(__name__)

@@ -15,6 +15,7 @@ from ridgeline.optim.lr_scheduler.factors import (
     StepLR,
 )
 from ridgeline.optim.lr_scheduler.plateau import ReduceLROnPlateau
+from ridgeline.reference import describe as _describe
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
@@ -22,3 +23,4 @@ __all__ = [
     "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
     "StepLR",
 ]  # fmt: skip
+_describe("optim.lr_scheduler", {name: globals()[name] for name in __all__})
