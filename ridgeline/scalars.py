@@ -278,25 +278,39 @@ def value_of(row: ScalarOp, operands: Sequence[Array]) -> Array:
 
 
 def cast(value: Array, dtype: DType) -> Array:
-    """Convert element types; total: floats saturate into integers and NaN becomes zero."""
+    """Convert element types; total: see `_whole` for floats that are no number of an integer type."""
     source = value.dtype
     if dtype.kind in ("int", "uint") and source.kind not in "biu":
-        if source.kind == "c":
-            value = value.real
-        wide = value.astype(np.float64)
-        limits = np.iinfo(dtype.numpy)
-        with np.errstate(all="ignore"):
-            inside = np.nan_to_num(np.trunc(wide), nan=0.0, posinf=np.inf, neginf=-np.inf)
-            clipped = np.clip(inside, float(limits.min), float(limits.max))
-            converted = clipped.astype(dtype.numpy)
-        # float(max) may round up past the largest integer, so set the top explicitly
-        return np.where(inside >= float(limits.max), np.array(limits.max, dtype.numpy), converted)
+        return _whole(value.real.astype(np.float64), dtype, 64 if source.itemsize > 4 else 32)
     if dtype.kind == "bool":
         return np.asarray(value != 0)
     if source.kind == "c" and dtype.kind != "complex":
         value = value.real
     with np.errstate(all="ignore"):
         return _rounded(value, dtype.numpy)
+
+
+def _whole(value: Array, dtype: DType, room: int) -> Array:
+    """Floats as whole numbers: of `room` bits if the type has fewer, whose low bits it then keeps.
+
+    So 300 is 44 in int8 and -1 is 255 in uint8, as torch's CPU code has it. What does not fit into that
+    many bits saturates and NaN is zero; there torch's own devices differ.
+    """
+    if dtype.bits < 32:
+        return _saturated(value, np.dtype(f"int{room}")).astype(dtype.numpy)
+    if dtype.kind == "int":
+        return _saturated(value, dtype.numpy)
+    negative = _saturated(value, np.dtype(f"int{dtype.bits}")).astype(dtype.numpy)
+    return np.where(value < 0, negative, _saturated(value, dtype.numpy))
+
+
+def _saturated(value: Array, integers: np.dtype[Any]) -> Array:
+    limits = np.iinfo(integers)
+    with np.errstate(all="ignore"):
+        inside = np.nan_to_num(np.trunc(value), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        converted = np.clip(inside, float(limits.min), float(limits.max)).astype(integers)
+    # float(max) may round up past the largest integer, so set the top explicitly
+    return np.where(inside >= float(limits.max), np.array(limits.max, integers), converted)
 
 
 def _rounded(value: Array, narrow: np.dtype[Any]) -> Array:

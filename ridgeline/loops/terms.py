@@ -59,7 +59,7 @@ def op(name: str, *args: Expr) -> Expr:
 
 
 def cast(expr: Expr, dtype: DType) -> Expr:
-    """Convert to another element type: saturating and total, as `scalars.cast` defines it."""
+    """Convert to another element type, as `scalars.cast` defines it."""
     if expr.dtype is dtype:
         return expr
     if isinstance(expr, Const) and dtype.kind != "complex":

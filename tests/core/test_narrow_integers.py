@@ -48,3 +48,15 @@ def test_bytes_of_images_are_rounded_once(mode: str, scale: float) -> None:
 def test_other_integers_are_not_resampled() -> None:
     with pytest.raises(rl.RidgelineError, match="takes floats, or bytes, not int32"):
         rl.nn.functional.interpolate(rl.ones(1, 1, 4, 4, dtype=rl.int32), 8, mode="bilinear")
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+@pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16"])
+def test_floats_wrap_around_in_narrow_integers(source: str, tier: str) -> None:
+    numbers = [189.0, 300.0, -200.0, -1.5, -3.0, 255.0, 256.0, 128.0, 6.0e4, -6.0e4, 0.9]
+    integers = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+    given = torch.tensor(numbers * 3, dtype=getattr(torch, source))
+    x = rl.tensor(numbers * 3, dtype=getattr(rl, source))
+    with rl.config.override(tier=tier):
+        found = {name: x.to(getattr(rl, name)).tolist() for name in integers}
+    assert found == {name: given.to(getattr(torch, name)).tolist() for name in integers}

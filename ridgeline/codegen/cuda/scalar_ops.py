@@ -133,7 +133,7 @@ def _bitcast(value: str, source: DType, target: DType) -> str:
 
 
 def convert(value: str, source: DType, target: DType) -> str:
-    """A cast: total, saturating into integers, rounding where precision is lost."""
+    """A cast between element types, as `scalars.cast` defines it."""
     if target is dtypes.bool_:
         return value if source is dtypes.bool_ else f"({value} != 0)"
     kind = register_type(target)
@@ -143,6 +143,17 @@ def convert(value: str, source: DType, target: DType) -> str:
         return wide if exact else rounded(wide, target)
     if source.kind != "float":
         return f"({kind})({value})"
-    limits = np.iinfo(target.numpy)
+    if target.bits < 32:
+        room = dtypes.int64 if source is dtypes.float64 else dtypes.int32
+        return f"({kind})({_saturated(value, room)})"
+    inside = _saturated(value, target)
+    if target.kind == "int":
+        return inside
+    signed = _saturated(value, dtypes.int32 if target.bits == 32 else dtypes.int64)
+    return f"({value} < 0 ? ({kind})({signed}) : {inside})"
+
+
+def _saturated(value: str, target: DType) -> str:
+    kind, limits = register_type(target), np.iinfo(target.numpy)
     least, most = (literal(ir.const(int(n), target)) for n in (limits.min, limits.max))
     return f"rl_saturate<{kind}>((double)({value}), ({kind})({least}), ({kind})({most}))"

@@ -336,7 +336,7 @@ class ScalarEmitter:
         return self.instruction(f"bitcast {a.type} {a.name} to {target}", dtype, a)
 
     def convert(self, a: Value, dtype: DType) -> Value:
-        """A cast between element types: total, saturating, rounding where precision is lost."""
+        """A cast between element types, as `scalars.cast` defines it."""
         target = vector(register_type(dtype), a.lanes)
         source_kind, kind = a.dtype.kind, dtype.kind
         if kind == "bool":
@@ -348,16 +348,31 @@ class ScalarEmitter:
         if kind == "float":
             return self._to_float(a, dtype, target)
         if source_kind == "float":
-            sign = "s" if kind == "int" else "u"
-            to, source = (mangled(register_type(t), a.lanes) for t in (dtype, a.dtype))
-            full = f"llvm.fpto{sign}i.sat.{to}.{source}"
-            self.declarations.add(f"declare {target} @{full}({a.type})")
-            return self.instruction(f"call {target} @{full}({a.type} {a.name})", dtype, a)
+            return self._whole(a, dtype)
         width = 1 if source_kind == "bool" else a.dtype.bits
         if width == dtype.bits:
             return Value(a.name, dtype, a.lanes, a.depth, a.volatile)
         opcode = "trunc" if width > dtype.bits else "sext" if source_kind == "int" else "zext"
         return self.instruction(f"{opcode} {a.type} {a.name} to {target}", dtype, a)
+
+    def _whole(self, a: Value, dtype: DType) -> Value:
+        """A float as a whole number; `scalars._whole` says what becomes of one that is too large."""
+        if dtype.bits < 32:
+            room = dtypes.int64 if a.dtype is dtypes.float64 else dtypes.int32
+            return self.convert(self._saturated(a, room), dtype)
+        inside = self._saturated(a, dtype)
+        if dtype.kind == "int":
+            return inside
+        signed = self._saturated(a, dtypes.int32 if dtype.bits == 32 else dtypes.int64)
+        negative = self._compare("lt", a, self._literal(0.0, a))
+        return self.choose(negative, self.convert(signed, dtype), inside)
+
+    def _saturated(self, a: Value, dtype: DType) -> Value:
+        target, sign = vector(register_type(dtype), a.lanes), "s" if dtype.kind == "int" else "u"
+        to, source = (mangled(register_type(t), a.lanes) for t in (dtype, a.dtype))
+        full = f"llvm.fpto{sign}i.sat.{to}.{source}"
+        self.declarations.add(f"declare {target} @{full}({a.type})")
+        return self.instruction(f"call {target} @{full}({a.type} {a.name})", dtype, a)
 
     def _to_float(self, a: Value, dtype: DType, target: str) -> Value:
         if a.dtype.kind != "float":
