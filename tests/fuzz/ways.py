@@ -177,15 +177,30 @@ def gpu_loops(program: Program, calls: Sequence[Call], place: str) -> list[Resul
 
 
 def by_torch(program: Program, calls: Sequence[Call]) -> list[Results]:
-    """The same text on torch."""
-    function, names = _function(program, torch)
+    """The same text on torch; a smooth program in float64, rounded to the types that it has.
+
+    There torch says what is meant. Its own roundings are not judged: some of its gradients cancel.
+    """
+    plain = _by_torch(program, calls)
+    if program.flavour == "exact":
+        return plain
+    wide = _by_torch(program, calls, wide=True)
+    return [[_typed(w, p) for w, p in zip(*results)] for results in zip(wide, plain)]
+
+
+def _by_torch(program: Program, calls: Sequence[Call], wide: bool = False) -> list[Results]:
+    function, names = _function(program, torch, wide)
     outside = [names["S"], names["S"][:2]]
     outcomes = []
     for inputs, state in calls:
         _set_state(names, state)
-        arguments = [_torch_tensor(a) for a in program.values(inputs)]
+        arguments = [_torch_tensor(_widened(a, wide)) for a in program.values(inputs)]
         outcomes.append(_outcome(function(*arguments), [*arguments, *outside]))
     return outcomes
+
+
+def _typed(value: Array | None, like: Array | None) -> Array | None:
+    return None if value is None or like is None else value.astype(like.dtype)
 
 
 def _torch_tensor(array: Array) -> Any:
