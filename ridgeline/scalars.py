@@ -278,7 +278,7 @@ def value_of(row: ScalarOp, operands: Sequence[Array]) -> Array:
 
 
 def cast(value: Array, dtype: DType) -> Array:
-    """Convert element types; total: see `_whole` for floats that are no number of an integer type."""
+    """Convert element types; total, also for floats that an integer type has no number for."""
     source = value.dtype
     if dtype.kind in ("int", "uint") and source.kind not in "biu":
         return _whole(value.real.astype(np.float64), dtype, 64 if source.itemsize > 4 else 32)
@@ -293,8 +293,8 @@ def cast(value: Array, dtype: DType) -> Array:
 def _whole(value: Array, dtype: DType, room: int) -> Array:
     """Floats as whole numbers: of `room` bits if the type has fewer, whose low bits it then keeps.
 
-    So 300 is 44 in int8 and -1 is 255 in uint8, as torch's CPU code has it. What does not fit into that
-    many bits saturates and NaN is zero; there torch's own devices differ.
+    So 300 is 44 in int8 and -1 is 255 in uint8, as torch's CPU code has it. What does not fit into
+    that many bits saturates and NaN is zero; there torch's own devices differ.
     """
     if dtype.bits < 32:
         return _saturated(value, np.dtype(f"int{room}")).astype(dtype.numpy)

@@ -17,7 +17,7 @@ from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.autodiff.remains import remains_below
 from ridgeline.ops.differentiate import flowing, reach
 from ridgeline.record import recorder
-from ridgeline.record.cells import GRAPH, Behind, Cell, LetGo, Track, rare
+from ridgeline.record.cells import GRAPH, Behind, LetGo, Track, graph_track, rare
 from ridgeline.record.graph_recorder import settle
 from ridgeline.record.modes import modes
 from ridgeline.record.values import read
@@ -53,10 +53,10 @@ def owners_in(order: Iterable[Node]) -> dict[Node, Tensor]:
 def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> None:
     """A pass from roots through some nodes is over: close the ways on which values were read."""
     tops: dict[Track, Node] = {root._resolved()[1]: read(root) for root in roots}
-    if modes.capture is None:
-        for cell in recorder.tracked():
-            if cell.node in passed:
-                tops[cell] = cell.node
+    cells = [] if modes.capture is not None else recorder.tracked()
+    for cell in cells:
+        if cell.node in passed:
+            tops[graph_track(cell)] = cell.node
     found, closed = remains_below(dict.fromkeys(tops.values()), passed, variables.reach)
     references = [*map(weakref.ref, variables.owners)]
     partly = 0  # variables to which copies lead
@@ -76,9 +76,10 @@ def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> 
         found[node].copy.attrs = LetGo(node.types[0], (references, found[node].lost), partly)
     if observed:
         _move_watches(passed, {n: copied.get(n, (part.copy,)) for n, part in found.items()})
-    for track, node in tops.items() if modes.capture is None else ():
-        if isinstance(track, Cell) and found[node].lost and track.node.buffer is not None:
-            settle(track)
+    for cell in cells:
+        part = found.get(cell.node)
+        if part is not None and part.lost and cell.node.buffer is not None:
+            settle(cell)
 
 
 def _move_watches(passed: Set[Node], copies: Mapping[Node, Iterable[Node]]) -> None:

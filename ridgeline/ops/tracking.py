@@ -2,7 +2,8 @@
 
 `tag` gives a value a name of its own, so that two equal expressions have separate gradients.
 `variable` does the same and ends differentiation: it is what a leaf tensor reads as after its
-value was replaced by a computed one. `custom` ties values to a gradient rule written by a user.
+value was replaced by a computed one. `replaced` keeps a way to what a value was written over, which
+gets zeros. `custom` ties values to a gradient rule written by a user.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.dtypes import DType
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
+from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, leaf, node, proj
 from ridgeline.ops.batching import leading, outputs_of
-from ridgeline.ops.elementwise import cast
+from ridgeline.ops.elementwise import cast, full_like
 from ridgeline.ops.movement import spread, spread_all
 from ridgeline.scalars import Array
 
@@ -62,9 +63,31 @@ def tag(a: Node) -> Node:
     return node(TAG, (a,), TagAttrs(next(_numbers)))
 
 
+def apart(result: Node, values: Sequence[Any]) -> Node:
+    """A node of its own for a result that equals an earlier one, with the same derivatives.
+
+    An operand handed through is tagged. An expression is repeated over a tagged operand, so that
+    the gradient by one of two equal tensors does not count the uses of the other.
+    """
+    for value in values:
+        if value is result or (type(value) is list and any(v is result for v in value)):
+            return tag(result)
+    if result.op is PROJ:
+        return proj(apart(result.inputs[0], ()), result.attrs.output)
+    if not result.inputs:
+        return result
+    first, *others = result.inputs
+    return node(result.op, (tag(first), *others), result.attrs)
+
+
 def variable(a: Node) -> Node:
     """The same value as a new independent variable."""
     return node(VARIABLE, (a,), TagAttrs(next(_numbers)))
+
+
+def replaced(before: Node, value: Node) -> Node:
+    """A value that was written over another: its derivatives, and zeros for what was there."""
+    return node(REPLACED, (value, before))
 
 
 def narrowed(a: Node, dtype: DType) -> Node:
@@ -123,6 +146,15 @@ def _pass(current: Node, derivatives: Sequence[Node | None]) -> Sequence[Node | 
 def _narrow(current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
     ct = cotangents[0]
     return [None if ct is None else cast(cast(ct, current.attrs.dtype), ct.dtype)]
+
+
+def _zeros_below(current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
+    ct = cotangents[0]
+    return [ct, None if ct is None else full_like(ct, 0)]
+
+
+def _of_the_value(current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
+    return [tangents[0]]
 
 
 def _end(current: Node, derivatives: Sequence[Node | None]) -> Sequence[Node | None]:
@@ -202,4 +234,5 @@ CUSTOM = Op(
     mixes_devices=True,
 )
 NARROWED = Op("narrowed", "movement", _same_type, _same_value, _narrow, _pass, leading)
-ERASED = frozenset((TAG, VARIABLE, CUSTOM, NARROWED))
+REPLACED = Op("replaced", "movement", _same_type, _same_value, _zeros_below, _of_the_value, leading)
+ERASED = frozenset((TAG, VARIABLE, CUSTOM, NARROWED, REPLACED))

@@ -54,7 +54,7 @@ class Rare:
 
     __slots__ = (
         "behind", "formers", "key", "key_version", "left", "owner", "rest", "shared", "spent",
-        "steps",
+        "steps", "writer",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -67,6 +67,8 @@ class Rare:
         self.behind: Behind = None  # variables to which a way was let go then
         self.rest: Node | None = None  # what takes the node's place, where ways to others are left
         self.formers: tuple[weakref.ref[Node], ...] = ()  # nodes whose place others have taken
+        # of detached handles, the family whose gradients flow through what the cell holds now
+        self.writer: weakref.ref[Track] | None = None
         self.left = 0  # the epoch at which a tensor was last given other memory than this
 
 
@@ -121,6 +123,12 @@ class Cell(Track):
         """Write a new value."""
         self.node = value
         self.version += 1
+
+
+def graph_track(cell: Cell) -> Track:
+    """The track that says whether gradients flow through what a cell holds: its writer's."""
+    writer = None if cell.rare is None or cell.rare.writer is None else cell.rare.writer()
+    return cell if writer is None else writer
 
 
 def rare(track: Track) -> Rare:

@@ -17,7 +17,7 @@ from ridgeline.atomic import Change, apply, at_fork
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant, twin
 from ridgeline.record.captures import Donated
-from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf
+from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf, graph_track
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import lifted_since_flush
 from ridgeline.record.upcalls import Match, upcalls
@@ -144,7 +144,7 @@ class GraphRecorder:
                 nodes[cell] = node
                 if node.buffer is None:
                     wanted[node] = None
-                    if cell.mode == GRAPH and not _spent(cell):
+                    if _keeps_graph(cell):
                         tracked.append(node)
             drawn, self.drawn = self.drawn, []
             if wanted:
@@ -153,7 +153,7 @@ class GraphRecorder:
                 if self.ran is not None:
                     self.ran(match, nodes, tracked, drawn)
             _settle(before, nodes)
-            self._track(cell for cell in live if cell.mode == GRAPH and cell.node.inputs)
+            self._track(c for c in live if graph_track(c).mode == GRAPH and c.node.inputs)
 
     def _track(self, cells: Iterable[Cell]) -> None:
         """Remember cells computed with their graph, until a backward pass is through."""
@@ -166,7 +166,7 @@ class GraphRecorder:
     def tracked(self) -> list[Cell]:
         """The cells with a graph that somebody still holds, computed or not."""
         references = (*self.pending, *self._tracked)
-        return [c for r in references if (c := r()) is not None and c.mode == GRAPH]
+        return [c for r in references if (c := r()) is not None and graph_track(c).mode == GRAPH]
 
 
 def _alive(waiting: Sequence[weakref.ref[Cell]]) -> list[Cell]:
@@ -181,7 +181,7 @@ def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
     """
     made: list[Change] = []
     for cell, node in nodes.items():
-        if node.op is not LEAF_OP and (cell.mode != GRAPH or _spent(cell)):
+        if node.op is not LEAF_OP and not _keeps_graph(cell):
             made.append((cell, "node", _computed(cell, node)))
     cells = [change[0] for change in made]
     held = map(is_, map(_node_of, cells), map(before.__getitem__, cells))
@@ -192,8 +192,9 @@ def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
                 cell.mode = PLAIN
             if cell.rare is not None:
                 cell.rare.key = None
-                if node.inputs:  # what is lost of its graph is said there
-                    cell.rare.spent, cell.rare.rest = False, None
+            details = graph_track(cell).rare
+            if node.inputs and details is not None:  # what is lost of its graph is said there
+                details.spent, details.rest = False, None
 
 
 _node_of = attrgetter("node")
@@ -208,14 +209,17 @@ def _computed(cell: Cell, node: Node) -> Node:
     """A leaf with the value of a node, or what is left of its graph with that."""
     made = filled_leaf(node.types[0], node.buffer)
     made.origins = node.origins
-    if cell.mode == GRAPH and cell.rare is not None:
-        if cell.rare.rest is not None:
-            made = cell.rare.rest
+    track = graph_track(cell)
+    if track.mode == GRAPH and track.rare is not None:
+        if track.rare.rest is not None:
+            made = track.rare.rest
             made.buffer, made.origins = node.buffer, node.origins
         else:
-            made.attrs = LetGo(node.types[0], cell.rare.behind)
+            made.attrs = LetGo(node.types[0], track.rare.behind)
     return made
 
 
-def _spent(cell: Cell) -> bool:
-    return cell.rare is not None and cell.rare.spent
+def _keeps_graph(cell: Cell) -> bool:
+    """True where gradients may still flow through what a cell holds."""
+    track = graph_track(cell)
+    return track.mode == GRAPH and not (track.rare is not None and track.rare.spent)

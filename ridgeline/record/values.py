@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, broadcast_shapes, stretch
 from ridgeline.ops.reinterpret import REINTERPRET
-from ridgeline.ops.tracking import overwritten, variable, written_over
+from ridgeline.ops.tracking import apart, overwritten, replaced, variable, written_over
 from ridgeline.record.captures import CaptureError, foreign
 from ridgeline.record.cells import (
     CUT,
@@ -29,6 +30,7 @@ from ridgeline.record.cells import (
     Track,
     apply_steps,
     filled_leaf,
+    graph_track,
     rare,
     resident_block,
     write_steps,
@@ -108,12 +110,27 @@ def read(source: Handle) -> Node:
     if capture is None and track.mode == PLAIN and base.buffer is not None:
         value, steps = resident_block(base, steps)
     result = apply_steps(value, steps)
+    if track.mode >= GRAPH and (result is value or result.origins):
+        result = apart(result, [value])  # another tensor reads as this node
     marks = () if seen is None else seen[2]
     if marks and not result.origins:  # the line of the view, and not of who reads it
         inherit(result, marks)
     if capture is None or cell is source._cell or not capture.symbolic:
         source._seen = (base, result, marks)
     return result
+
+
+def under_apart(source: Handle) -> Node | None:
+    """The memory's node under a view, if the view reads as a node apart from that of an equal one.
+
+    A view of it has to lead through that node, which steps over the memory do not give.
+    """
+    seen = source._seen
+    if seen is None or seen[0] is None or seen[1] is None:
+        return None
+    track = source._resolved()[1]
+    steps = source._steps[len(rare(track).steps) if track.mode == LEAF else 0 :]
+    return seen[0] if steps and apply_steps(seen[0], steps) is not seen[1] else None
 
 
 def nodes_of(source: Handle) -> list[Node]:
@@ -126,10 +143,11 @@ def nodes_of(source: Handle) -> list[Node]:
     cell, track = source._resolved()
     if track.mode != GRAPH:
         return [now]
-    bases = [cell.node]
+    before = written_over(cell.node)
+    found = [now if before is cell.node else apply_steps(before, source._steps)]
     if track.rare is not None:
-        bases += [node for former in track.rare.formers if (node := former()) is not None]
-    found = [apply_steps(written_over(base), source._steps) for base in bases]
+        formers = [node for former in track.rare.formers if (node := former()) is not None]
+        found += [apply_steps(written_over(former), source._steps) for former in formers]
     return [*dict.fromkeys(found)]
 
 
@@ -201,21 +219,52 @@ def write(target: H, value: Node, mode: int, what: str) -> H:
         made = write_steps(base, target._steps, value)
     else:
         made = value if tracked else owned(value)
-    if not tracked and cell.mode == GRAPH:  # another handle's graph goes on to what was there
+    if tracked:
+        if track.mode == GRAPH and not _leads_soon_to(base, made):
+            made = replaced(base, made)
+        if made.origins or not made.inputs:  # another tensor reads as this node
+            made = apart(made, [value])
+    elif graph_track(cell).mode == GRAPH:  # another handle's graph goes on to what was there
         made = overwritten(base, made)
     stamp(made, here(3))
     cell.set(made)
     if tracked:
-        track.mode = GRAPH
-        if track.rare is not None:
-            # this value is newer than the graph that was let go
-            track.rare.spent, track.rare.formers = False, ()
+        _follow(cell, track)
     elif track.mode == PLAIN and mode > PLAIN:
         track.mode = CUT
     if track is not cell and cell.mode == PLAIN and mode > PLAIN:
         cell.mode = CUT
     written(cell)
     return target
+
+
+def _follow(cell: Cell, track: Track) -> None:
+    """From now on the graph of what a cell holds is that of a family of handles, which wrote it."""
+    track.mode = GRAPH
+    if track is not cell:
+        rare(cell).writer = weakref.ref(track)
+    elif cell.rare is not None:
+        cell.rare.writer = None
+    if track.rare is not None:
+        # this value is newer than the graph that was let go
+        track.rare.spent, track.rare.formers = False, ()
+
+
+def _leads_soon_to(base: Node, value: Node) -> bool:
+    """True where a value is made of what it is written over, in a few steps.
+
+    Where it is in more, one more way to it that gets zeros does no harm.
+    """
+    layer, seen = [value], {value}
+    while layer and len(seen) < _SOON:
+        if base in seen:
+            return True
+        layer = [source for node in layer for source in node.inputs if source not in seen]
+        seen.update(layer)
+    return base in seen
+
+
+_SOON = 64  # no in-place method takes as many nodes to get to its operand
 
 
 def _fits(shape: tuple[Any, ...], into: tuple[Any, ...]) -> bool:
@@ -309,7 +358,8 @@ def shared_array(source: Handle) -> Array:
     array = read_array(source, "numpy()")
     if modes.capture is not None:
         return array
-    if cell.mode == GRAPH and not (cell.rare is not None and cell.rare.spent):
+    track = graph_track(cell)
+    if track.mode == GRAPH and not (track.rare is not None and track.rare.spent):
         return array.copy()  # gradients still flow through this node, so it keeps its own memory
     del array  # it would count among those who hold the memory
     return _show(in_turn_of(cell, lambda: shared_memory(cell)), source._steps)

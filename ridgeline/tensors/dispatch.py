@@ -34,14 +34,14 @@ from ridgeline.functions.registry import (
     UNARY_OPERATORS,
     Entry,
 )
-from ridgeline.graph.node import PROJ, Node, node, proj
+from ridgeline.graph.node import Node
 from ridgeline.graph.origins import Mark, here, stamp
 from ridgeline.graph.placement import placed
 from ridgeline.graph.sizes import SizeExpr
 from ridgeline.layouts import strided
 from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
-from ridgeline.ops.tracking import tag
+from ridgeline.ops.tracking import apart
 from ridgeline.record import recorder
 from ridgeline.record.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
 from ridgeline.record.modes import modes
@@ -171,23 +171,6 @@ def _finish(result: Any, mode: int, mark: Mark | None, values: Sequence[Any]) ->
     if isinstance(result, list):
         return [_finish(r, mode, mark, values) for r in result]
     return result
-
-
-def apart(result: Node, values: Sequence[Any]) -> Node:
-    """A node of its own for a result that equals an earlier one, with the same derivatives.
-
-    An operand handed through is tagged. An expression is repeated over a tagged operand, so that
-    the gradient by one of two equal tensors does not count the uses of the other.
-    """
-    for value in values:
-        if value is result or (type(value) is list and any(v is result for v in value)):
-            return tag(result)
-    if result.op is PROJ:
-        return proj(apart(result.inputs[0], ()), result.attrs.output)
-    if not result.inputs:
-        return result
-    first, *others = result.inputs
-    return node(result.op, (tag(first), *others), result.attrs)
 
 
 def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -379,6 +362,8 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
         try:
             result = body(*values, **named)
             result = fitted(result, self, name)
+            if operands.mode == GRAPH and result.origins:
+                result = apart(result, values)
             write(self, result, operands.mode, name)
             if operands.shared and modes.capture is None:
                 recorder.flush()

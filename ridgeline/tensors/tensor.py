@@ -17,13 +17,13 @@ from ridgeline import dtypes
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, DTypeError, GradientError, RidgelineError, ShapeError
-from ridgeline.functions.operands import as_node, defaults, fitting
+from ridgeline.functions.operands import as_node, defaults
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.placement import transfer
 from ridgeline.layouts import ORDERS, contiguous_format, memory_format
 from ridgeline.ops.elementwise import cast
-from ridgeline.ops.tracking import narrowed, tag
+from ridgeline.ops.tracking import apart, narrowed, tag
 from ridgeline.record import mutation, recorder
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.cells import (
@@ -42,7 +42,15 @@ from ridgeline.record.cells import (
 from ridgeline.record.memory import adopt
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted, lift
-from ridgeline.record.values import owned, read, read_array, result_mode, shared_array, write
+from ridgeline.record.values import (
+    owned,
+    read,
+    read_array,
+    result_mode,
+    shared_array,
+    under_apart,
+    write,
+)
 from ridgeline.runtime.buffer import check_device
 from ridgeline.scalars import Array
 from ridgeline.tensors.arguments import annotated
@@ -234,14 +242,6 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
         return write(self, as_node(0, self.dtype), PLAIN, "zero_")
 
     @recorder.taped
-    def fill_(self: T, value: Any) -> T:
-        """Write one value everywhere."""
-        mode = PLAIN
-        if isinstance(value, Tensor):
-            mode, value = value._resolved()[1].mode, read(value)
-        return write(self, fitting(value, self.dtype), mode, "fill_")
-
-    @recorder.taped
     def clone(self, *, memory_format: memory_format | None = None) -> Tensor:
         """The same values in memory of their own."""
         mode = result_mode(self._resolved()[1].mode)
@@ -393,17 +393,21 @@ def as_view(source: Tensor, base: Node, result: Node) -> Tensor:
 
 def seen_through(source: Tensor, result: Node, steps: tuple[Step, ...]) -> Tensor:
     """The view that some steps more show, as `result`."""
-    track = source._track
+    track, under = source._track, None
     if source._resolved()[1].mode >= GRAPH:
         if not modes.gradients:
             track = Track(CUT, modes.capture)
-        elif not steps:
-            steps = (no_step(len(result.shape)),)
+        else:
+            under = under_apart(source)
+            if under is not None and (result.origins or not steps):
+                result = apart(result, [read(source)])
+            steps = steps or (no_step(len(result.shape)),)
     made = alias(source, track)
     made._steps = source._steps + steps
     if not result.origins:
         stamp(result, here(3))
-    made._seen = (None, None, result.origins)  # the node goes until it is read; its line is kept
+    # the node goes until it is read; its line is kept
+    made._seen = (under, None if under is None else result, result.origins)
     return made
 
 

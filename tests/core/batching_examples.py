@@ -289,6 +289,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "eig": [Example(_factor(spectra.eig, 0), (_square(),))],
     "svd": [Example(_factor(spectra.svd, 1), (_draw(4, 3),))],
     "tag": [Example(tracking.tag, (_draw(2, 3),))],
+    "replaced": [Example(tracking.replaced, (_draw(2, 3), _draw(2, 3)))],
     "variable": [Example(tracking.variable, (_draw(2, 3),))],
     "narrowed": [Example(lambda a: tracking.narrowed(a, dtypes.bfloat16), (_draw(2, 3),))],
     "custom": [

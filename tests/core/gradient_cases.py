@@ -101,6 +101,7 @@ def _symmetric(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 CASES: dict[str, tuple[Any, ...]] = {
     "where": (lambda a, b: rl.where(a > b, a, b), _M, draw(3, 4, seed=1)),
     "Tensor.where": (lambda a, b: a.where(a > b, b), _M, draw(3, 4, seed=1)),
+    "copy_": (lambda a, b: (a * 2).copy_(b), _M, draw(3, 4, seed=1)),
     "masked_fill": (lambda a: a.masked_fill(a > 0.5, 2.0), _M),
     "clamp": (lambda a: a.clamp(0.3, 0.6), _M),
     "clamp_min": (lambda a: a.clamp_min(0.5), _M),

@@ -356,7 +356,7 @@ class ScalarEmitter:
         return self.instruction(f"{opcode} {a.type} {a.name} to {target}", dtype, a)
 
     def _whole(self, a: Value, dtype: DType) -> Value:
-        """A float as a whole number; `scalars._whole` says what becomes of one that is too large."""
+        """A float as a whole number; `scalars._whole` says what becomes of large ones."""
         if dtype.bits < 32:
             room = dtypes.int64 if a.dtype is dtypes.float64 else dtypes.int32
             return self.convert(self._saturated(a, room), dtype)
