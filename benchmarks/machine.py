@@ -27,11 +27,18 @@ def describe() -> dict[str, Any]:
 
 
 def ceilings() -> dict[str, float]:
-    """The measured rates of this machine, float32 arithmetic and a copy, in units per second."""
-    from ridgeline.runtime.cpu.ceilings import ceilings as measured
+    """The measured rates of this machine, float32 arithmetic and a copy, in units per second.
 
-    found = measured()
-    return {"flops": found.fma_float32, "bytes_per_second": found.copy_bandwidth}
+    None of a machine that is busy: they would be too low.
+    """
+    from ridgeline.runtime.limits import BusyMachineError, limits
+
+    try:
+        found = limits("cpu")
+    except BusyMachineError as error:
+        print(error.message)
+        return {}
+    return {"flops": found.peak, "bytes_per_second": found.bandwidth}
 
 
 def cpu_name() -> str:

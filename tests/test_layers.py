@@ -60,6 +60,7 @@ LATE = (
     "cuda.bindings", "ridgeline.codegen.cuda", "ridgeline.runtime.cuda",  # where there is a GPU
     "ridgeline.compiler.explain", "ridgeline.compiler.show",  # for who wants to read programs
     "ridgeline.tracing.bisect",  # for who seeks a fault
+    "ridgeline.tracing.profiles",  # for who measures
     "ridgeline.runtime.cpu.symbolic",  # for `jit(dynamic=)`
     "ridgeline.kernel",  # for `rl.loops`
     "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command

@@ -14,6 +14,7 @@ from math import prod
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.compiler.kernel_profile import KernelTime, duration, quantity, short_name
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, library_call_name
 from ridgeline.fusion.materialize import on_host
 from ridgeline.graph.body import bodies
@@ -31,6 +32,8 @@ from ridgeline.ops.convolve import CONVOLVE
 if TYPE_CHECKING:
     from ridgeline.compiler import CompiledKernel, Program, Stages
 
+_SHOWN = 24  # kernels that a summary lists
+
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
@@ -45,17 +48,6 @@ class KernelRow:
     def intensity(self) -> float:
         """Operations per byte."""
         return self.flops / self.nbytes if self.nbytes else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class KernelTime:
-    """A kernel's exact work and its measured time."""
-
-    name: str
-    seconds: float
-    flops: int
-    nbytes: int
-    lines: tuple[str, ...]
 
 
 def kernel_times(program: Program, inputs: Sequence[Any], rounds: int) -> list[KernelTime]:
@@ -136,22 +128,36 @@ def _computed_row(node: Node) -> KernelRow:
     return KernelRow(library_call_name(node), 2 * pairs, moved, _lines([node]))
 
 
-def explain_program(program: Program, detail: str = "loops") -> str:
-    """A text for people; `detail` says how far down it goes."""
-    rows = kernel_rows(program)
-    layout = program.layout
+def explain_program(program: Program, detail: str = "summary") -> str:
+    """A text for people: the summary, and behind it as much as `detail` asks for."""
+    text = list(_summary(program))
+    if detail != "summary":
+        text += _stages_text(program.stages, detail)
+        text += ["", *_refusals(program)]
+    if detail == "code":
+        kernels = [compiled.kernel for compiled in program.stages.all_kernels()]
+        text += ["", "code", program.backend.source(kernels)]
+    return "\n".join(text)
+
+
+def _summary(program: Program) -> Iterable[str]:
+    """How many kernels, their exact work, their times where they were measured, and memory."""
+    rows, layout, measured = kernel_rows(program), program.layout, program.measured
     flops, nbytes = sum(r.flops for r in rows), sum(r.nbytes for r in rows)
     cuts = sum(isinstance(call, HostCall) for call in layout.calls)
     calls = f"native calls between {cuts} library calls" if cuts else "one native call"
-    text = [
+    time = "not measured: profile() does" if measured is None else duration(measured.total.seconds)
+    yield (
         f"{len(rows)} kernels in {calls}; {quantity(flops, 'FLOP')} and "
-        f"{quantity(nbytes, 'B')} of compulsory traffic (exact)",
+        f"{quantity(nbytes, 'B')} of compulsory traffic (exact); time {time}"
+    )
+    yield (
         f"temporaries: {quantity(layout.arena_bytes, 'B')} of arena for "
-        f"{quantity(layout.peak_live, 'B')} alive at the peak",
-    ]
+        f"{quantity(layout.peak_live, 'B')} alive at the peak"
+    )
     if layout.in_place:
         replaced = sum(layout.made[number] for number, _ in layout.in_place)
-        text.append(
+        yield (
             "results that may lie over the inputs they replace: "
             f"{len(layout.in_place)}, {quantity(replaced, 'B')}"
         )
@@ -159,13 +165,19 @@ def explain_program(program: Program, detail: str = "loops") -> str:
         if isinstance(call, JoinedCall):
             names = Counter(call.parts)
             listed = ", ".join(f"{n} x {k}" if n > 1 else k for k, n in names.items())
-            text.append(f"one launch for {len(call.parts)} kernels: {listed}")
-    text += _stages_text(program.stages, detail)
-    text += ["", *_refusals(program)]
-    if detail == "code":
-        kernels = [compiled.kernel for compiled in program.stages.all_kernels()]
-        text += ["", "code", program.backend.source(kernels)]
-    return "\n".join(text)
+            yield f"one launch for {len(call.parts)} kernels: {listed}"
+    yield ""
+    if measured is not None:
+        yield str(measured)
+        return
+    width = max((len(short_name(row.name)) for row in rows), default=0)
+    for row in rows[:_SHOWN]:
+        yield (
+            f"  {short_name(row.name):{width}}  {quantity(row.flops, 'FLOP'):>10}  "
+            f"{quantity(row.nbytes, 'B'):>8}  {row.intensity:7.2f} FLOP/B  {''.join(row.lines[:1])}"
+        ).rstrip()
+    if len(rows) > _SHOWN:
+        yield f"  and {len(rows) - _SHOWN} more"
 
 
 def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
@@ -238,11 +250,3 @@ def _lines(values: Iterable[Node]) -> tuple[str, ...]:
         for origin in origins_of(value):
             found[str(origin)] = None
     return tuple(found)[:4]
-
-
-def quantity(amount: float, unit: str) -> str:
-    """A number with a metric prefix: 12.3 MFLOP."""
-    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if amount >= factor:
-            return f"{amount / factor:.3g} {prefix}{unit}"
-    return f"{amount:.3g} {unit}"

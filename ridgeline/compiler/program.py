@@ -11,6 +11,7 @@ from ridgeline.codegen.caches import ObjectCache
 from ridgeline.collector import paused
 from ridgeline.compiler.backend import Backend, LoadedProgram, NumpyCalls, Run
 from ridgeline.compiler.background import background
+from ridgeline.compiler.kernel_profile import Profile
 from ridgeline.compiler.memory_plan import Layout, from_text, lay_out, to_text
 from ridgeline.compiler.passes import Compilation, Observer
 from ridgeline.compiler.pipeline import CHECK, check, compilation, lower, optimize, write_out
@@ -41,6 +42,7 @@ class Program:
         # the same over memory for some outputs, by the numbers that `replaceable` gives them
         self.begin: Callable[[list[Any], Collection[int]], Run] = self.executable.begin
         self.exclusive = self.executable.exclusive
+        self.measured: Profile | None = None  # the times of its kernels, once somebody asked
 
     def replaceable(self, output: int, replaced: int) -> int | None:
         """The number of an output's memory if a run may be given that of an input for it.
@@ -92,8 +94,8 @@ class Program:
             observe(CHECK[0], self.graph)
         write_out(lower(optimize(self.graph, to, observe), to, observe), to, observe)
 
-    def explain(self, detail: str = "loops") -> str:
-        """The stages of every kernel, printed; `detail` is kernels, loops or code."""
+    def explain(self, detail: str = "summary") -> str:
+        """The program in words; `detail` is summary, kernels, loops or code."""
         from ridgeline.compiler.explain import explain_program
 
         return explain_program(self, detail)

@@ -109,7 +109,7 @@ class Brought:
         """The passes that made the program."""
         self.program.walk(observe)
 
-    def explain(self, detail: str = "loops") -> str:
+    def explain(self, detail: str = "summary") -> str:
         """The program."""
         return self.program.explain(detail)
 
@@ -143,7 +143,7 @@ class ProgramChain(OwnedResults):
         for _, program in self._parts:
             program.walk(observe)
 
-    def explain(self, detail: str = "loops") -> str:
+    def explain(self, detail: str = "summary") -> str:
         """Every part in order."""
         texts = [f"on {part.device}\n{program.explain(detail)}" for part, program in self._parts]
         return "\n\n".join(texts)

@@ -103,7 +103,7 @@ class Interpreted(OwnedResults):
     def walk(self, observe: Observer) -> None:
         """Nothing is compiled."""
 
-    def explain(self, detail: str = "loops") -> str:
+    def explain(self, detail: str = "summary") -> str:
         """The graph, which is all there is."""
         return "interpreted by NumPy (config.tier)\n" + format_graph(self.graph.outputs)
 

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, Self
 
 from ridgeline.compiler.backend import Backend, NumpyCalls, backend
-from ridgeline.compiler.explain import quantity
+from ridgeline.compiler.kernel_profile import quantity
 from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import compilation
 from ridgeline.compiler.program import Program
@@ -19,7 +19,7 @@ from ridgeline.errors import ShapeError
 from ridgeline.fusion.groups import Fusion
 from ridgeline.graph.graph import Graph
 from ridgeline.kernel.arguments import LoopsError, check_not_traced, memory_of
-from ridgeline.kernel.roofline import KernelRoofline, ceilings_of
+from ridgeline.kernel.roofline import KernelRoofline, limits_for
 from ridgeline.kernel.steps import Steps
 from ridgeline.loops.analysis.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, named, statements
@@ -100,7 +100,6 @@ class Loops(Steps):
 
     def roofline(self) -> KernelRoofline:
         """What this machine's measured ceilings allow the expression, whatever the schedule."""
-        bandwidth, peak = ceilings_of(self.device, self.lowered)
         counts = useful(self.lowered.kernel)
         moved = moved_bytes(self.kernel)
         traffic: dict[str, int] = {}
@@ -112,8 +111,7 @@ class Loops(Steps):
             self.flops,
             self.bytes,
             traffic,
-            bandwidth,
-            peak,
+            limits_for(self.device, self.lowered),
         )
 
     def source(self) -> str:

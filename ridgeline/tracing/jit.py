@@ -52,7 +52,7 @@ from ridgeline.tracing.trace import Trace, trace as trace_call
 
 if TYPE_CHECKING:
     from ridgeline.compiler import Program
-    from ridgeline.compiler.explain import KernelTime
+    from ridgeline.compiler.kernel_profile import Profile
 
 Axes: TypeAlias = int | Sequence[int]
 Dynamic: TypeAlias = (
@@ -63,7 +63,7 @@ MOST_TRACES, MOST_SETTLED = 32, 4  # of these, those of templates
 # What user code or ours raises at a size that is no number; anything else is a fault, and is shown.
 REFUSALS = (RidgelineError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 _NONE: frozenset[int] = frozenset()
-_DETAILS = ("kernels", "loops", "code")
+_DETAILS = ("summary", "kernels", "loops", "code")
 
 
 class JitFunction:
@@ -330,18 +330,21 @@ class JitFunction:
             raise CaptureError("this function has not been called yet, so it has no program")
         return compiled(latest)
 
-    def profile(self, *args: Any, rounds: int = 9, **kwargs: Any) -> list[KernelTime]:
+    def profile(self, *args: Any, rounds: int = 9, **kwargs: Any) -> Profile:
         """Median seconds of every kernel on these arguments, with its exact FLOPs and bytes.
 
-        The kernels run, but nothing outside sees it: no parameter, gradient or result changes.
+        The result is a list that prints as a table: time and share of the whole, work, share of
+        what the machine can do. The kernels run, but nothing outside sees it: no parameter,
+        gradient or result changes. `explain()` has the times from then on.
         """
         trace, leaves = self._prepared(args, kwargs)
-        from ridgeline.compiler.explain import kernel_times  # loads the compiler
+        from ridgeline.tracing.profiles import measured  # loads the compiler
 
         program, memory = compiled(trace), trace.executable.live_buffers(leaves)
         if isinstance(trace.executable.program, Brought):
             memory = trace.executable.program.memory(memory)
-        return kernel_times(program, memory, rounds)
+        program.measured = measured(program, memory, rounds)
+        return program.measured
 
     def bisect(self, *args: Any, **kwargs: Any) -> None:
         """Say which pass of the compiler makes a wrong result of a call with these arguments.
@@ -371,15 +374,16 @@ class JitFunction:
     def explain(
         self,
         *args: Any,
-        detail: str = "loops",
+        detail: str = "summary",
         stages: bool = False,
         after: str = "",
         **kwargs: Any,
     ) -> None:
         """Show every signature and why it was traced, and how the latest one is computed.
 
-        With arguments, how a call with them is computed; nothing runs. `detail` says how far down
-        the text goes: "kernels", "loops", or "code" for the generated code as well. With `stages`
+        With arguments, how a call with them is computed; nothing runs. First comes a summary:
+        kernels, FLOPs, bytes, and times where `profile` took them. `detail` says how far down the
+        text goes behind it: "kernels", "loops", or "code" for the generated code. With `stages`
         the passes of the compiler are listed instead, those that changed something with a star, and
         `after="fuse"` prints what there is after the pass of that name.
         """
@@ -391,7 +395,7 @@ class JitFunction:
         else:
             print(shown)
 
-    def explanation(self, detail: str = "loops") -> Explanation:
+    def explanation(self, detail: str = "summary") -> Explanation:
         """What `explain` shows, as a text that notebooks show as tables."""
         if detail not in _DETAILS:
             raise CaptureError(f"detail is one of {', '.join(_DETAILS)}, not {detail!r}")

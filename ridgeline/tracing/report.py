@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, cast
 
+from ridgeline.compiler.kernel_profile import quantity
 from ridgeline.execution.device_copies import Brought
 from ridgeline.execution.tiers import Runnable
 from ridgeline.graph.origins import user_line
@@ -32,6 +33,7 @@ _PYTHON = (
 )
 MOST_REASONS = 256  # traces whose reasons are remembered
 _GRAPH_LINES = 200  # of a graph that is shown
+_MORE = 'more: explain(detail="kernels"), "loops" or "code"; stages=True for the compiler\'s passes'
 
 
 class RetraceWarning(UserWarning):
@@ -113,9 +115,10 @@ def explanation(name: str, history: History, latest: Trace, detail: str) -> Expl
     """How a function was traced, and how its latest trace is computed."""
     graph = format_graph(latest.executable.graph.outputs, at_most=_GRAPH_LINES)
     computed = latest.executable.program.explain(detail)
+    rest = [_MORE] if detail == "summary" else ["graph", graph]
     title = f"{name}: {history.count} trace{'s' if history.count != 1 else ''}"
     lines = [title, *(f"  {n}. {s}: {r}" for n, s, r in history.numbered())]
-    text = "\n".join([*lines, "", "graph", graph, "", computed])
+    text = "\n".join([*lines, computed, "", *rest])
     page = [
         f"<h4>{escape(title)}</h4>",
         _table(("", "signature", "why it was traced"), history.numbered()),
@@ -142,7 +145,7 @@ def _kernels(program: Runnable) -> Iterable[str]:
         program = program.program
     if not hasattr(program, "stages"):
         return
-    from ridgeline.compiler.explain import kernel_rows, quantity  # loads the compiler
+    from ridgeline.compiler.explain import kernel_rows  # loads the compiler
 
     compiled = cast("Program", program)
     rows = [

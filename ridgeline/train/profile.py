@@ -10,10 +10,8 @@ from typing import Any
 from rich.table import Table
 
 from ridgeline.config import config
-from ridgeline.devices import CPU, device
 from ridgeline.nn import Module
-from ridgeline.runtime.cpu.ceilings import Ceilings, ceilings
-from ridgeline.runtime.cuda.ceilings import GpuCeilings
+from ridgeline.runtime.limits import BusyMachineError, Limits, limits
 from ridgeline.train.loop import Run
 from ridgeline.train.roofline import KernelRow, time_table
 
@@ -21,9 +19,7 @@ ROUNDS = 9  # profiled steps; each kernel shows its median
 _HASH = re.compile(r"_[0-9a-f]{16}$")  # keeps equal kernels apart, says nothing to a reader
 
 
-def rows_against(
-    profile: Iterable[Any], roof: Ceilings | GpuCeilings, model: Module
-) -> list[KernelRow]:
+def rows_against(profile: Iterable[Any], limit: Limits | None, model: Module) -> list[KernelRow]:
     """Profile rows with the least time the machine allows each, and the layers they belong to."""
     return [
         KernelRow(
@@ -31,7 +27,7 @@ def rows_against(
             row.seconds,
             row.flops,
             row.nbytes,
-            max(row.flops / roof.fma_float32, row.nbytes / roof.copy_bandwidth),
+            None if limit is None else limit.least_seconds(row.flops, row.nbytes),
             layers_of(row.lines, model),
         )
         for row in profile
@@ -56,24 +52,19 @@ def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
         return None
     inputs = tuple(part.to(run.device) for part in inputs)
     rows = profile(*inputs, rounds=ROUNDS)
-    roof, said = _limits(device(run.device))
     wall = _median_step(run, inputs)
-    title = (
-        f"one step of {len(inputs[0])} samples against this machine's limit: "
-        f"{roof.copy_bandwidth / 1e9:.0f} GB/s copied, {roof.fma_float32 / 1e9:.0f} GFLOP/s {said}"
-    )
-    return time_table(rows_against(rows, roof, run.model), wall, title)
+    limit, said = _limit(run.device)
+    title = f"one step of {len(inputs[0])} samples; {said}"
+    return time_table(rows_against(rows, limit, run.model), wall, title)
 
 
-def _limits(target: device) -> tuple[Ceilings | GpuCeilings, str]:
-    """The ceilings of where a model is, and how they were found."""
-    if target == CPU:
-        found = ceilings()
-        return found, f"with {found.threads} threads (measured)"
-    from ridgeline.runtime.cuda.ceilings import ceilings as of_gpu
-
-    limits = of_gpu(target.index or 0)
-    return limits, f"on {limits.name} (copies measured, arithmetic by its clock)"
+def _limit(place: Any) -> tuple[Limits | None, str]:
+    """What the device of a run can do, in words too, or why that is not known."""
+    try:
+        found = limits(str(place))
+    except BusyMachineError as error:
+        return None, error.message
+    return found, f"this machine's limit: {found.said}"
 
 
 def _median_step(run: Run, inputs: tuple[Any, ...]) -> float:

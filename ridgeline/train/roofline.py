@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from ridgeline.compiler.kernel_profile import duration, percent
+
 SHOWN = 12  # kernels that get a row of their own; the rest share one
 
 
@@ -25,23 +27,24 @@ class KernelRow:
     seconds: float
     flops: int
     bytes: int
-    bound: float
+    bound: float | None  # None where the machine's limits are not known
     layers: str = ""  # the layers of the model that the kernel computes a part of
 
     @property
-    def share_of_ceiling(self) -> float:
-        """How close the kernel comes to the machine's limit, 0…1."""
-        return min(1.0, self.bound / self.seconds) if self.seconds > 0 else 0.0
+    def share_of_limit(self) -> float | None:
+        """How close the kernel comes to the machine's limit; above 1 for data in caches."""
+        return self.bound / self.seconds if self.bound is not None and self.seconds > 0 else None
 
 
 def summed(name: str, rows: Sequence[KernelRow]) -> KernelRow:
     """Several rows as one."""
+    bounds = [row.bound for row in rows if row.bound is not None]
     return KernelRow(
         name,
         sum(row.seconds for row in rows),
         sum(row.flops for row in rows),
         sum(row.bytes for row in rows),
-        sum(row.bound for row in rows),
+        sum(bounds) if len(bounds) == len(rows) else None,
     )
 
 
@@ -75,15 +78,7 @@ def _cells(row: KernelRow, wall: float) -> tuple[str, ...]:
     share = f"{row.seconds / wall:.0%}" if wall > 0 else ""
     counts = (quantity(row.flops), quantity(row.bytes))
     times = (duration(row.seconds), share)
-    return (row.name, row.layers, *times, *counts, f"{row.share_of_ceiling:.0%}")
-
-
-def duration(seconds: float) -> str:
-    """A time with three digits and a fitting unit."""
-    for limit, scale, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+    return (row.name, row.layers, *times, *counts, percent(row.share_of_limit))
 
 
 def quantity(count: float) -> str:

@@ -180,7 +180,7 @@ def test_a_mask_is_turned_for_the_gradient(kind: str) -> None:
     for got, wanted in zip(gradients(*ours, rl.tensor(given)), theirs):
         assert wanted.grad is not None
         np.testing.assert_allclose(got.numpy(), wanted.grad.numpy(), rtol=2e-4, atol=2e-5)
-    assert "('m.0.1', 'm.1', 'c0.1'), 4" in gradients.explanation()
+    assert "('m.0.1', 'm.1', 'c0.1'), 4" in gradients.explanation("loops")
 
 
 def test_two_contractions_before_and_after_mean_the_plain_loops() -> None:

@@ -17,7 +17,7 @@ from ridgeline.loops.schedule import (
 def test_explain_shows_steps_that_were_left_out(capsys):
     f = rl.jit(lambda x: x.mT + 1)
     f(rl.ones(3, 40, 50))
-    f.explain()
+    f.explain(detail="loops")
     text = capsys.readouterr().out
     assert "left out: fuse(i1, i2): b0 is not walked in order by the loops to fuse" in text
     assert "RL0501" not in text
@@ -27,7 +27,7 @@ def test_a_chain_without_a_mask_says_that_nothing_is_skipped(capsys):
     f = rl.jit(rl.nn.functional.scaled_dot_product_attention)
     q = rl.ones(1, 2, 72, 64)
     f(q, q, q)
-    f.explain()
+    f.explain(detail="loops")
     lines = [line for line in capsys.readouterr().out.splitlines() if "left out: skip" in line]
     assert len(lines) == 1 and "stores no masked values" in lines[0]
 

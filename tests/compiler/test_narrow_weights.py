@@ -58,7 +58,7 @@ def test_products_against_float64(kind: str, rows: int, capsys: pytest.CaptureFi
         for result in (kept(rl.tensor(x)), given(rl.tensor(x), weights, scale)):
             assert np.all(np.abs(result.numpy() - exact) <= (DEPTH + 2) * 2.0**-24 * size)
     for function in (kept, given):
-        function.explain()
+        function.explain(detail="kernels")
         text = capsys.readouterr().out
         assert f"int8[{COLUMNS}, {DEPTH}]" in text.partition("reads")[2]
         assert f"writes float32[{COLUMNS}, {DEPTH}]" not in text and "1 kernels" in text

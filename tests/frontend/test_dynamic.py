@@ -263,7 +263,7 @@ def test_explain_counts_the_sizes_of_the_call():
     compiled = rl.jit(lambda x: x + 1, dynamic={0: 0})
     compiled(draw(10, 4))
     compiled(draw(1000, 4))
-    text = compiled.explanation()
+    text = compiled.explanation("kernels")
     assert "float32[N0, 4]" in text and "4 kFLOP" in text
 
 

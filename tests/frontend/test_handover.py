@@ -55,7 +55,9 @@ def test_explain_says_what_is_overwritten() -> None:
     x = state()
     step = doubler(x)
     step()
-    assert "results that may lie over the inputs they replace: 1, 256 B" in step.explanation()
+    assert "results that may lie over the inputs they replace: 1, 256 B" in step.explanation(
+        "loops"
+    )
 
 
 def test_a_second_tensor_with_the_same_buffer() -> None:

@@ -11,6 +11,8 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.record.captures import CaptureError, LeakError
+from ridgeline.runtime.limits import BusyMachineError, Limits
+from ridgeline.tracing import profiles
 from tests.frontend.comparing import close
 
 
@@ -296,8 +298,58 @@ def test_explain_before_a_call_and_down_to_the_code(capsys):
     step.explain(detail="kernels")
     text = capsys.readouterr().out
     assert "1 trace\n" in text and "FLOP" in text and "schedule:" not in text
-    with pytest.raises(CaptureError, match="kernels, loops, code"):
+    with pytest.raises(CaptureError, match="summary, kernels, loops, code"):
         step.explain(detail="assembly")
+
+
+def test_explain_begins_with_a_summary_and_has_times_once_they_were_measured(capsys):
+    f = rl.jit(lambda x: ((x @ x).relu() * 2).sum())
+    x = rl.ones(64, 64)
+    f.explain(x)
+    text = capsys.readouterr().out
+    assert "kernels in one native call; " in text and "time not measured" in text
+    assert "schedule:" not in text and "\ngraph\n" not in text and "more: explain(detail=" in text
+    assert len(text.splitlines()) < 20
+    profile = f.profile(x, rounds=1)
+    assert profile.total.seconds == pytest.approx(sum(kernel.seconds for kernel in profile))
+    f.explain(detail="loops")
+    text = capsys.readouterr().out
+    assert "time not measured" not in text and text.index("share") < text.index("schedule:")
+    assert text.index("schedule:") < text.index("\ngraph\n")
+
+
+def test_a_profile_is_a_table_with_total_share_and_share_of_the_limit(monkeypatch):
+    quiet = Limits(1e9, 1e9, "1 GB/s copied, 1 GFLOP/s, measured")
+    asked = []
+
+    def limits(place, *, again=False):
+        asked.append(again)
+        return quiet
+
+    monkeypatch.setattr(profiles, "limits", limits)
+    monkeypatch.setattr(profiles, "_measured_again", set())
+    f = rl.jit(lambda x: (x @ x).relu())
+    profile = f.profile(rl.ones(128, 128), rounds=3)
+    head, *rows, total, limit = str(profile).splitlines()
+    assert head.split() == ["kernel", "time", "share", "FLOPs", "bytes", "of", "limit", "from"]
+    assert len(rows) == len(profile) and total.split()[0] == "total" and " 100% " in total
+    assert asked == [False, True]  # far above such a limit, which was therefore measured again
+    assert profile[0].of_limit > 1 and f"{profile[0].of_limit:.0%}" in rows[0]
+    assert limit.startswith("limit: 1 GB/s copied") and "above 100%" in limit
+    assert "<th>of limit</th>" in profile._repr_html_()
+    f.profile(rl.ones(128, 128), rounds=1)
+    assert asked == [False, True, False]  # once is enough
+
+
+def test_a_profile_on_a_busy_machine_says_that_there_is_no_limit(monkeypatch):
+    def busy(place, *, again=False):
+        raise BusyMachineError("it was busy when they were measured")
+
+    monkeypatch.setattr(profiles, "limits", busy)
+    profile = rl.jit(lambda x: x + 1).profile(rl.ones(8), rounds=1)
+    assert profile[0].of_limit is None and str(profile).endswith(
+        "it was busy when they were measured"
+    )
 
 
 def test_a_view_of_a_whole_argument_follows_the_argument() -> None:

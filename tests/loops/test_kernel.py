@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.kernel import LoopsError
+from ridgeline.kernel import LoopsError, roofline
 from ridgeline.loops.schedule import ScheduleError
 from ridgeline.record.captures import CaptureError
+from ridgeline.runtime.limits import BusyMachineError, Limits
 
 
 def operands(m: int, k: int, n: int) -> tuple[rl.Tensor, rl.Tensor, rl.Tensor]:
@@ -61,15 +63,21 @@ def test_logsumexp_in_one_pass() -> None:
     assert one_pass.flops == k.flops
 
 
-def test_the_roofline_of_a_kernel() -> None:
+def test_the_roofline_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = Limits(1e10, 1e11, "10 GB/s copied, 100 GFLOP/s, measured")
+    monkeypatch.setattr(roofline, "limits", lambda place, float64: quiet)
     x, w, b = operands(64, 64, 64)
     roof = rl.loops(lambda x, w, b: x @ w + b, x, w, b).default().roofline()
     assert roof.flops == 2 * 64**3 + 64**2 and roof.bytes == 4 * (3 * 64**2 + 64)
     assert roof.operations == {"mul": 64**3, "add": 64**3 + 64**2}
-    assert roof.bound in ("memory", "compute") and roof.seconds > 0
+    assert roof.bound == "compute" and roof.seconds == roof.flops / 1e11
     assert roof.moved["global"] >= roof.bytes
     text = str(roof)
     assert "exact" in text and "measured" in text and "bound by" in text
+    busy = dataclasses.replace(roof, limits=BusyMachineError("it was busy"))
+    assert "it was busy" in str(busy) and "bound by" not in str(busy)
+    with pytest.raises(BusyMachineError):
+        print(busy.seconds)
 
 
 def test_refusals_name_the_reason_and_change_nothing() -> None:

@@ -15,34 +15,73 @@ from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import ceilings
 from ridgeline.runtime.cpu.ceiling_kernels import _CHAINS, BLOCK, kernels
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
+from ridgeline.runtime.limits import BusyMachineError, limits
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[None]:
-    ceilings._for_threads.cache_clear()
+    ceilings._kept.clear()
     with config.override(cache_dir=str(tmp_path / "cache")):
         yield
-    ceilings._for_threads.cache_clear()
+    ceilings._kept.clear()
 
 
-def test_figures_are_positive_and_remembered(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = dataclasses.replace(ceilings.measure(), noise=0.01)
-    assert all(value > 0 for value in dataclasses.asdict(measured).values())
-    monkeypatch.setattr(ceilings, "measure", lambda: measured)
+QUIET = ceilings.Ceilings(*range(1, 9), threads=1, noise=0.01, ours=1.0)
+BUSY = dataclasses.replace(QUIET, ours=0.4)
+UNSTEADY = dataclasses.replace(QUIET, noise=0.9)
+
+
+@pytest.fixture
+def one_thread(fresh: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    monkeypatch.setattr(ceilings.executor, "threads", lambda: 1)
+    yield monkeypatch
+
+
+def test_figures_are_positive_and_remembered(one_thread: pytest.MonkeyPatch) -> None:
+    found = ceilings.measure()
+    assert all(value > 0 for value in dataclasses.asdict(found).values())
+    measured = dataclasses.replace(found, noise=0.01, ours=1.0)
+    one_thread.setattr(ceilings, "measure", lambda: measured)
     assert ceilings.ceilings() == measured
-    ceilings._for_threads.cache_clear()
-    monkeypatch.delattr(ceilings, "measure")
+    ceilings._kept.clear()
+    one_thread.delattr(ceilings, "measure")
     assert ceilings.ceilings() == measured  # from disk
 
 
-def test_noisy_figures_are_not_stored(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    noisy = ceilings.Ceilings(*range(1, 9), threads=1, noise=0.9)
-    monkeypatch.setattr(ceilings, "measure", lambda: noisy)
+@pytest.mark.parametrize("untrusted", [BUSY, UNSTEADY], ids=["busy", "unsteady"])
+def test_figures_of_a_busy_machine_are_refused_and_measured_again_later(
+    one_thread: pytest.MonkeyPatch, untrusted: ceilings.Ceilings
+) -> None:
+    one_thread.setattr(ceilings, "measure", lambda: untrusted)
     assert ceilings.ceilings().noisy
-    ceilings._for_threads.cache_clear()
-    quiet = dataclasses.replace(noisy, noise=0.0)
-    monkeypatch.setattr(ceilings, "measure", lambda: quiet)
+    with pytest.raises(BusyMachineError, match="busy when they were measured"):
+        limits("cpu")
+    one_thread.setattr(ceilings, "measure", lambda: QUIET)
+    assert ceilings.ceilings().noisy  # it has only just been tried
+    one_thread.setattr(ceilings, "_RETRY_SECONDS", 0.0)
     assert not ceilings.ceilings().noisy
+    assert limits("cpu").bandwidth == QUIET.copy_bandwidth
+
+
+def test_measured_again_the_higher_figure_counts(one_thread: pytest.MonkeyPatch) -> None:
+    one_thread.setattr(ceilings, "measure", lambda: QUIET)
+    assert limits("cpu").peak == QUIET.fma_float32
+    faster = dataclasses.replace(QUIET, fma_float32=100.0, copy_bandwidth=0.5)
+    one_thread.setattr(ceilings, "measure", lambda: faster)
+    again = limits("cpu", again=True)
+    assert (again.peak, again.bandwidth) == (100.0, QUIET.copy_bandwidth)
+    one_thread.setattr(ceilings, "measure", lambda: BUSY)
+    assert limits("cpu", again=True) == again == limits("cpu")
+
+
+def test_a_machine_that_others_use_is_noticed(one_thread: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    one_thread.setattr(ceilings, "perf_counter", lambda: float(next(clock)))
+    one_thread.setattr(ceilings, "process_time", lambda: 0.0)
+    figures = {name: lambda: 1.0 for name in ("fma_float32", "fma_float64")}
+    rest = {f.name: 1.0 for f in dataclasses.fields(ceilings.Ceilings)}
+    one_thread.setattr(ceilings, "Ceilings", lambda **found: QUIET.__class__(**(rest | found)))
+    assert ceilings._summarise(figures, 1).noisy
 
 
 def test_the_copy_kernel_copies_all_of_its_blocks_only() -> None:

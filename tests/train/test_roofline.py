@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from ridgeline import nn
+from ridgeline.compiler.kernel_profile import duration
 from ridgeline.train.profile import layers_of
-from ridgeline.train.roofline import SHOWN, KernelRow, duration, quantity, time_table
+from ridgeline.train.roofline import SHOWN, KernelRow, quantity, time_table
 
 ROWS = [
     KernelRow("matmul", 2e-3, 200_000_000, 4_000_000, 1e-3, "fc Linear"),
@@ -40,6 +41,13 @@ def test_numbers_are_whole_on_narrow_terminals() -> None:
     shown = text([row], 1.12e-3, width=80)
     assert all(n in shown for n in ("95.8 µs", "24.9 M", "1.53 M", "1.12 ms", "of limit"))
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_what_is_above_the_limit_is_shown_so_and_an_unknown_limit_not_at_all() -> None:
+    above = text([KernelRow("in_cache", 1e-3, 1, 1, 1.25e-3)], 1e-3)
+    assert "125%" in above
+    unknown = text([KernelRow("k", 1e-3, 1, 1, None)], 1e-3)
+    assert unknown.count("%") == 2  # shares of the step alone
 
 
 def test_many_kernels_share_a_row() -> None:

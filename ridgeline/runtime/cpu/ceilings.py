@@ -10,10 +10,9 @@ import json
 import platform
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from ridgeline.codegen.llvm.machine_code import ObjectCache, Target, target
 from ridgeline.runtime.buffer import HostBuffer
@@ -24,6 +23,8 @@ from ridgeline.weak import fingerprint
 
 _ROUNDS = 11
 _NOISY = 0.15
+_OURS = 0.9  # the share of the cores' time without which others were at work
+_RETRY_SECONDS = 30.0  # after a measurement that cannot be trusted
 _EMPTY_STEPS, _EMPTY_REGIONS = 5_000, 200
 
 
@@ -41,29 +42,55 @@ class Ceilings:
     call_seconds: float  # to call an empty kernel from a plan
     threads: int
     noise: float  # the largest spread of any figure: 10th to 90th percentile over the median
+    ours: float  # the share of the cores' time that was ours while they all multiplied
 
     @property
     def noisy(self) -> bool:
         """True where the machine was too busy or too unsteady for the figures to be trusted."""
-        return self.noise > _NOISY
+        return self.noise > _NOISY or self.ours < _OURS
+
+    @property
+    def why_noisy(self) -> str:
+        """What is wrong with figures that cannot be trusted."""
+        if self.ours < _OURS:
+            return f"others had {1 - self.ours:.0%} of the cores' time"
+        return f"figures differ by {self.noise:.0%}"
 
 
-@lru_cache(maxsize=8)
-def _for_threads(threads: int) -> Ceilings:
-    cache = ObjectCache("ceilings")
-    key = machine_key(target(), threads)
-    stored = cache.get(key)
-    if stored is not None:
-        return Ceilings(**json.loads(stored))
-    measured = measure()
-    if not measured.noisy:  # a noisy measurement serves this process only
-        cache.put(key, json.dumps(asdict(measured)).encode())
-    return measured
+_kept: dict[int, tuple[Ceilings, float]] = {}  # by threads: what was found, and when
 
 
 def ceilings() -> Ceilings:
-    """This machine's ceilings for the present number of threads, from disk or measured now."""
-    return _for_threads(executor.threads())
+    """This machine's ceilings for the present number of threads, from disk or measured now.
+
+    Those that cannot be trusted are not stored, and are measured again after a while.
+    """
+    threads = executor.threads()
+    found, when = _kept.get(threads, (None, 0.0))
+    if found is not None and (not found.noisy or perf_counter() - when < _RETRY_SECONDS):
+        return found
+    stored = ObjectCache("ceilings").get(machine_key(target(), threads))
+    made = measure() if stored is None else Ceilings(**json.loads(stored))
+    return _keep(made)
+
+
+def measured_again() -> Ceilings:
+    """Ceilings where something was seen to be above them: the higher of the old and the new."""
+    before, now = ceilings(), measure()
+    if now.noisy:
+        return before
+    if before.noisy:
+        return _keep(now)
+    rates = [field.name for field in fields(Ceilings) if field.name.startswith(("copy", "fma"))]
+    return _keep(replace(now, **{n: max(getattr(before, n), getattr(now, n)) for n in rates}))
+
+
+def _keep(made: Ceilings) -> Ceilings:
+    _kept[made.threads] = made, perf_counter()
+    if not made.noisy:
+        key = machine_key(target(), made.threads)
+        ObjectCache("ceilings").put(key, json.dumps(asdict(made)).encode())
+    return made
 
 
 def measure() -> Ceilings:
@@ -133,18 +160,24 @@ def _cost_of(step: NativeStep) -> Callable[[], float]:
 def _summarise(figures: dict[str, Callable[[], float]], threads: int) -> Ceilings:
     """Figures are taken in turn, so that a slow spell of the machine touches all alike."""
     taken: dict[str, list[float]] = {name: [] for name in figures}
+    wall = ours = 0.0
     for round in range(_ROUNDS + 1):
         for name, figure in figures.items():
+            before, used = perf_counter(), process_time()
             value = figure()
-            if round:  # the first round warms up
-                taken[name].append(value)
+            if not round:  # the first round warms up
+                continue
+            taken[name].append(value)
+            if name in ("fma_float32", "fma_float64"):  # all threads work all the time
+                wall, ours = wall + perf_counter() - before, ours + process_time() - used
     medians = {name: statistics.median(values) for name, values in taken.items()}
     spreads = [
         (sorted(values)[-2] - sorted(values)[1]) / medians[name]
         for name, values in taken.items()
         if not name.endswith("_seconds")  # nanoseconds always scatter
     ]
-    return Ceilings(**medians, threads=threads, noise=max(spreads))
+    share = ours / (wall * threads)
+    return Ceilings(**medians, threads=threads, noise=max(spreads), ours=share)
 
 
 def machine_key(host: Target, threads: int) -> str:
