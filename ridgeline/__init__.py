@@ -130,6 +130,7 @@ _HOMES = {
     "ridgeline.autograd.transforms": "grad jvp linearize value_and_grad vjp",
     "ridgeline.autograd.vectorize": "vmap",
     "ridgeline.compiling": "compile",
+    "ridgeline.deploy.load": "load_program",
     "ridgeline.nn.functional": "bilinear celu_ channel_shuffle cosine_embedding_loss hardshrink "
     "hinge_embedding_loss margin_ranking_loss pairwise_distance pixel_shuffle pixel_unshuffle "
     "poisson_nll_loss prelu rrelu rrelu_ selu_ threshold threshold_ triplet_margin_loss",
@@ -159,6 +160,7 @@ globals().update(dispatch.FUNCTIONS)
 globals().update({name: getattr(Tensor, name) for name in _METHODS})
 globals().update(typed.CLASSES["cpu"])
 upcalls.sparse_module = partial(importlib.import_module, "ridgeline.tensors.sparse")
+upcalls.exporting = partial(importlib.import_module, "ridgeline.deploy.export")
 upcalls.array_namespace = partial(importlib.import_module, "ridgeline.array_api")
 vars(_compiler)["__getattr__"] = lambda n: getattr(
     importlib.import_module("ridgeline.compiling"), n
@@ -195,6 +197,7 @@ if TYPE_CHECKING:
         vjp as vjp,
     )
     from ridgeline.autograd.vectorize import vmap as vmap
+    from ridgeline.deploy.load import load_program as load_program
     from ridgeline.kernel import loops as loops
     from ridgeline.tensors.public import *
 

@@ -38,6 +38,7 @@ LAYERS = (
     "tape",
     "settings",
     "tracing",
+    "deploy",
     "autograd",
     "interop",
     "kernel",
@@ -62,6 +63,7 @@ LATE = (
     "ridgeline.tracing.bisect",  # for who seeks a fault
     "ridgeline.tracing.profiles",  # for who measures
     "ridgeline.runtime.cpu.symbolic",  # for `jit(dynamic=)`
+    "ridgeline.deploy",  # for `export` and `load_program`
     "ridgeline.kernel",  # for `rl.loops`
     "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command
     "difflib",  # when a name is missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.collector import paused
@@ -139,6 +139,25 @@ def _keep(key: Structure, program: Program, nodes: int) -> None:
 
 
 def _load_or_compile(key: Structure, graph: Graph, to: Compilation) -> Program:
+    made = machine_form(key, graph, to)
+    if made.stages is None:
+        to.target.load(made.code, list(made.layout.symbols()))
+    calls = NumpyCalls(lambda: made.graph, lambda: optimize(made.graph, made.compilation).order)
+    return Program(made.layout, made.compilation, calls, made.stages)
+
+
+class MachineForm(NamedTuple):
+    """A graph as code and layout, and how it was made where it did not come from the disk."""
+
+    layout: Layout
+    code: bytes
+    graph: Graph
+    compilation: Compilation
+    stages: Stages | None
+
+
+def machine_form(key: Structure, graph: Graph, to: Compilation) -> MachineForm:
+    """What a graph becomes, from the disk cache or compiled now."""
     graph, checked = check(graph, to)
     to = replace(to, checked=checked)
     cache, target = ObjectCache("programs"), to.target
@@ -148,12 +167,10 @@ def _load_or_compile(key: Structure, graph: Graph, to: Compilation) -> Program:
     if stored is not None:
         head, _, code = stored.partition(b"\n")
         layout = from_text(head, target.launch_types)
-        target.load(code, list(layout.symbols()))
     else:
         stages = lower(optimize(graph, to), to)
         layout = replace(lay_out(stages, target), checked=checked)
         own = list(stages.all_kernels())
         code = target.compile(own, stages.library_calls, stages.together, stages.begun)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
-    calls = NumpyCalls(lambda: graph, lambda: optimize(graph, to).order)
-    return Program(layout, to, calls, stages)
+    return MachineForm(layout, code, graph, to, stages)

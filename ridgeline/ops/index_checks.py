@@ -37,6 +37,11 @@ def stays_below(index: Node, size: Size) -> bool:
     return index.op is CONSTANT and 0 <= index.attrs.value < limit
 
 
+def checked_nodes(graph: Graph) -> list[Node]:
+    """The nodes whose indices, or values, may be found wrong while a program runs."""
+    return [*(node for node, *_ in _checked(graph)), *_values(graph)]
+
+
 def _checked(graph: Graph) -> Iterator[tuple[Node, Node, int, Size]]:
     """Every index that is not surely in range: the node that uses it, itself, its axis and size."""
     for node in graph.computed:

@@ -57,6 +57,49 @@ class _Call(NamedTuple):
     made_for_it: bool
 
 
+class Prepared(NamedTuple):
+    """The graph of a recording as it is compiled, over what a call reads and what was hoisted."""
+
+    graph: Graph
+    slots: list[Node]  # its first inputs: those of the recording that are read, then constants
+    hoisted: Sequence[Node]  # its other inputs, which depend on what is steady alone
+    steady: dict[Node, SteadySource]
+    captured: tuple[Graph, Recorded]  # before the passes, to show what they do
+
+
+def prepared_graph(recording: Recording) -> Prepared:
+    """What a recording computes, ready to be compiled."""
+    inputs = recording.inputs
+    recorded = Graph.below(recording.outputs, lambda n: n in inputs or n.buffer is not None)
+    sources = _steady_sources(recording)
+    how = Recorded("jit", is_library_call, steady_sizes(sources))
+    prepared = prepare(recorded, how)
+    read = [node for node in prepared.order if recorded.is_input(node)]
+    for node in read:
+        if node not in inputs and node.buffer is None:
+            raise AssertionError("a traced graph reads a leaf that is neither input nor value")
+    used = set(read)
+    slots = [node for node in inputs if node in used]
+    slots += [node for node in read if node not in inputs]
+    hoisted = prepared.inputs[len(recorded.inputs) :]
+    graph = Graph(prepared.outputs, [*slots, *hoisted])
+    return Prepared(graph, slots, hoisted, sources, (recorded, how))
+
+
+def _steady_sources(recording: Recording) -> dict[Node, SteadySource]:
+    """The tensors and numbers that inference reads and does not change."""
+    if recording.signature.gradients or recording.pattern is not None:
+        return {}
+    writes = recording.effects.writes
+    written = {w.source.cell for w in writes if isinstance(w.source, CellInput)}
+    return {
+        node: source
+        for node, source in recording.inputs.items()
+        if isinstance(source, NumberInput)
+        or (isinstance(source, CellInput) and source.cell not in written)
+    }
+
+
 def _unchanged(leaves: Sequence[Any]) -> str | None:
     return None
 
@@ -73,21 +116,10 @@ class Executable:
         """`changed` says whether the recording still stands for a call that waited for its turn."""
         self.recording, self._changed = recording, changed
         inputs = recording.inputs
-        recorded = Graph.below(recording.outputs, lambda n: n in inputs or n.buffer is not None)
-        sources = self._steady_sources(inputs)
-        how = Recorded("jit", is_library_call, steady_sizes(sources))
-        prepared = prepare(recorded, how)
-        self.captured = recorded, how  # to show what the passes do
-        kept = prepared.inputs[len(recorded.inputs) :]  # what was hoisted
-        self.steady = Steady(kept, sources) if kept else None
-        read = [node for node in prepared.order if recorded.is_input(node)]
-        for node in read:
-            if node not in inputs and node.buffer is None:
-                raise AssertionError("a traced graph reads a leaf that is neither input nor value")
-        used = set(read)
-        slots = [node for node in inputs if node in used]
-        slots += [node for node in read if node not in inputs]
-        graph = Graph(prepared.outputs, [*slots, *kept])
+        prepared = prepared_graph(recording)
+        self.captured = prepared.captured
+        kept, slots, graph = prepared.hoisted, prepared.slots, prepared.graph
+        self.steady = Steady(kept, prepared.steady) if kept else None
         self._graph_of: Callable[[], Graph] = lambda: graph
         self.output_types = [node.types[0] for node in graph.outputs]
         self.fixed: list[Any] = [node.buffer if node not in inputs else None for node in slots]
@@ -148,20 +180,6 @@ class Executable:
         donated = [(index, signature.leaves[index].type) for index in sorted(recording.donated)]
         found = donated_pairs(outputs, donated, taken)
         return [(output, ArgumentInput(index)) for output, index in found]
-
-    def _steady_sources(self, inputs: Mapping[Node, Source]) -> dict[Node, SteadySource]:
-        """The tensors and numbers that inference reads and does not change."""
-        recording = self.recording
-        if recording.signature.gradients or recording.pattern is not None:
-            return {}
-        writes = recording.effects.writes
-        written = {w.source.cell for w in writes if isinstance(w.source, CellInput)}
-        return {
-            node: source
-            for node, source in inputs.items()
-            if isinstance(source, NumberInput)
-            or (isinstance(source, CellInput) and source.cell not in written)
-        }
 
     def walk(self, observe: Observer) -> None:
         """Go through the passes once more, as they made the program, and show each."""

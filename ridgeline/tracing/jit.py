@@ -12,11 +12,13 @@ source) makes a trace open: every call then runs Python, as undecorated code wou
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import update_wrapper
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from itertools import starmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ridgeline.atomic import Change, apply
@@ -28,6 +30,7 @@ from ridgeline.graph.origins import user_line
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import called, modes
 from ridgeline.record.turns import AGAIN
+from ridgeline.record.upcalls import upcalls
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tracing.audit import compare_traces
 from ridgeline.tracing.checking import checked_call
@@ -345,6 +348,25 @@ class JitFunction:
             memory = trace.executable.program.memory(memory)
         program.measured = measured(program, memory, rounds)
         return program.measured
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *args: Any,
+        instruction_sets: Sequence[str] = (),
+        prefix: str = "rlx",
+        **kwargs: Any,
+    ) -> Path:
+        """Write a call with these arguments to a file that runs without a compiler, or Python.
+
+        `load_program(path)` loads it, and so does a program in C (docs/deploy.md). Nothing is run.
+        Tensors that the function writes to are the program's state, numbers and strings among the
+        arguments are part of it. `instruction_sets` names the processors that the file has code
+        for, such as "x86-64-v3" or "native". A path that ends in `.o` gives an object to link and
+        a header, with functions in C that begin with the prefix.
+        """
+        export = upcalls.exporting().export
+        return cast(Path, export(self, path, args, kwargs, instruction_sets, prefix))
 
     def bisect(self, *args: Any, **kwargs: Any) -> None:
         """Say which pass of the compiler makes a wrong result of a call with these arguments.

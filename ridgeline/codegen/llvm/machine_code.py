@@ -18,6 +18,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
@@ -33,7 +35,7 @@ from ridgeline.weak import fingerprint
 
 __all__ = [
     "CompileError", "Library", "ObjectCache", "Target", "compile_cached", "compile_ir",
-    "compiler_fingerprint", "target",
+    "compiler_fingerprint", "compiling_for", "host", "target",
 ]  # fmt: skip
 
 _PACKAGE = Path(__file__).parents[2]
@@ -67,7 +69,7 @@ def _compile(text: str) -> bytes:
     """Compile, and drop every LLVM object before the lock is: dropping calls into LLVM too."""
     import llvmlite.binding as llvm
 
-    machine, options, preamble = _machine()
+    machine, options, preamble = _machine(target())
     # A context of its own: in the shared one, names and types of every module ever parsed stay.
     context = llvm.create_context()
     try:
@@ -97,16 +99,16 @@ at_fork(
 )
 
 
-@lru_cache(maxsize=1)
-def _machine() -> tuple[Any, Any, str]:
-    """The host's code generator, and the lines that say what layout the IR is for."""
+@lru_cache(maxsize=8)
+def _machine(made_for: Target) -> tuple[Any, Any, str]:
+    """The code generator for a machine, and the lines that say what layout the IR is for."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    host = target()
+    llvm.initialize_native_asmparser()  # for instructions that IR has by their text alone
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=host.cpu, features=host.features, opt=3, reloc="pic",
+        cpu=made_for.cpu, features=made_for.features, opt=3, reloc="pic",
         codemodel=CODE_MODELS.get(platform.system(), "small"),
     )  # fmt: skip
     layout = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
@@ -219,10 +221,9 @@ def _leak(value: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-@lru_cache(maxsize=1)
 def compiler_fingerprint() -> str:
     """A hash of all that decides what code a graph becomes: compiler sources, LLVM, CPU."""
-    return fingerprint(f"{_host()}{sources_fingerprint()}")
+    return fingerprint(f"{_target_text()}{sources_fingerprint()}")
 
 
 @lru_cache(maxsize=1)
@@ -245,13 +246,17 @@ def _python_files(folder: str) -> Iterator[str]:
                 yield os.path.join(inner, name)
 
 
-@lru_cache(maxsize=1)
 def _code_fingerprint() -> str:
     """A hash of what decides the machine code of given IR: this file, LLVM, CPU."""
-    return fingerprint(_host().encode() + b"\0" + Path(__file__).read_bytes())
+    return _fingerprint_with_this_file(_target_text())
 
 
-def _host() -> str:
+@lru_cache(maxsize=8)
+def _fingerprint_with_this_file(made_for: str) -> str:
+    return fingerprint(made_for.encode() + b"\0" + Path(__file__).read_bytes())
+
+
+def _target_text() -> str:
     return f"{toolchain()}\n{target().cpu}\n{target().features}"
 
 
@@ -268,8 +273,26 @@ class Target:
     threads: int
 
 
-@lru_cache(maxsize=1)
+_chosen: ContextVar[Target | None] = ContextVar("target", default=None)
+
+
 def target() -> Target:
+    """The machine that code is made for: this one, unless `compiling_for` says otherwise."""
+    return _chosen.get() or host()
+
+
+@contextmanager
+def compiling_for(machine: Target) -> Iterator[None]:
+    """Make code for another machine, which is not to be loaded here, in this thread."""
+    token = _chosen.set(machine)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+@lru_cache(maxsize=1)
+def host() -> Target:
     """The machine this process runs on, looked at once."""
     cpu, features = _cpu_and_features()
     if config.isa == "avx2":
@@ -282,12 +305,11 @@ def target() -> Target:
     return Target(cpu, features, width, l1, l2, l3, usable_threads())
 
 
-@lru_cache
 def has_instruction(name: str) -> bool:
-    """True when this machine has an instruction and it is emitted by name."""
+    """True when the target has an instruction and it is emitted by name."""
     row = INSTRUCTIONS[name]
     by_name = name in DOT_INTRINSICS or row.rows > 1
-    return by_name and f"+{row.feature}" in target().features.split(",")
+    return by_name and f"+{row.feature}," in f"{target().features},"
 
 
 def without_wide(features: str) -> str:

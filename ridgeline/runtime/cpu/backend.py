@@ -15,6 +15,7 @@ from ridgeline.codegen.llvm.machine_code import (
     compile_ir,
     compiler_fingerprint,
     has_instruction,
+    host,
     target,
 )
 from ridgeline.compiler.backend import Backend, NumpyCalls
@@ -44,19 +45,21 @@ machine_code: LoadedCode[Library] = LoadedCode(MOST_CODE)
 
 
 def machine() -> Machine:
-    """The facts of this machine that schedules use."""
-    host = target()
-    wide = host.vector_bits >= 512
-    threads = config.threads or host.threads
+    """The facts of the machine that code is made for, as schedules use them."""
+    made_for = target()
+    wide = made_for.vector_bits >= 512
+    threads = config.threads or made_for.threads
     registers = 32 if wide else 16
-    halves = wide and host.cpu == "znver4"
+    halves = wide and made_for.cpu == "znver4"
     dots = (n for n, row in INSTRUCTIONS.items() if row.depth > 1 and has_instruction(n))
     facts = Machine(
-        host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves,
-        tuple(sorted(name for name in dots if pays(name, host.cpu))),
+        made_for.vector_bits // 8, registers, threads, made_for.l1, made_for.l2, made_for.l3,
+        halves, tuple(sorted(name for name in dots if pays(name, made_for.cpu))),
     )  # fmt: skip
     # more threads than cores would measure nothing, and what is measured differs between runs
-    if not config.calibrate or config.deterministic or threads > host.threads:
+    if not config.calibrate or config.deterministic or threads > made_for.threads:
+        return facts
+    if made_for.cpu != host().cpu:  # nor does measuring here say anything of another machine
         return facts
     rates = calibration()
     if rates is None:

@@ -13,13 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from ridgeline.runtime.cpu.executor import NativePlan
-
+# Where code or a plan lies: in this process, or in a file under the name of a symbol.
+Address: TypeAlias = int | str
 LOOP, BRANCH, STOP = 0, 1, 2
 NOWHERE = -1
+
+
+class SubPlan(Protocol):
+    """A plan that a step of another one runs."""
+
+    @property
+    def address(self) -> Address: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def parallel(self) -> int: ...
+
+    @property
+    def lasting(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +128,31 @@ class SideTables:
 class Loop:
     """A step that runs a sub-plan a number of times, or while a test holds."""
 
-    body: NativePlan
+    body: SubPlan
     tables: LoopTables
-    test: NativePlan | None = None
+    test: SubPlan | None = None
     test_tables: TestTables | None = None
 
     @property
-    def plans(self) -> tuple[NativePlan, ...]:
+    def plans(self) -> tuple[SubPlan, ...]:
         """The sub-plans."""
         return (self.body,) if self.test is None else (self.body, self.test)
 
-    def words(self) -> list[int]:
+    def words(self) -> list[Address]:
         """The step as native code reads it."""
         tables = self.tables
         main = [
             *_table(tables.bound), *_table(tables.carried), *_table(tables.streams),
             *_table(tables.copied),
         ]  # fmt: skip
-        test: list[int] = []
+        test: list[Address] = []
         if self.test is not None and self.test_tables is not None:
             own = self.test_tables
             test = [
                 self.test.address, own.arena, own.answer, int(own.owns_answer),
                 *_table(own.bound), *_table(own.shown),
             ]  # fmt: skip
-        head = [0, 0, LOOP, self.body.address, tables.arena, tables.count, 0]
+        head: list[Address] = [0, 0, LOOP, self.body.address, tables.arena, tables.count, 0]
         head[1] = len(head) + len(main) + len(test)
         head[6] = len(head) + len(main) if test else 0
         return [*head, *main, *test]
@@ -148,20 +163,20 @@ class Branch:
     """A step that runs one of two sub-plans, by the byte at a slot."""
 
     predicate: int
-    sides: tuple[tuple[NativePlan, SideTables], tuple[NativePlan, SideTables]]
+    sides: tuple[tuple[SubPlan, SideTables], tuple[SubPlan, SideTables]]
 
     @property
-    def plans(self) -> tuple[NativePlan, ...]:
+    def plans(self) -> tuple[SubPlan, ...]:
         """The sub-plans."""
         return tuple(plan for plan, _ in self.sides)
 
-    def words(self) -> list[int]:
+    def words(self) -> list[Address]:
         """The step as native code reads it."""
         first, second = (
             [plan.address, tables.arena, *_table(tables.bound), *_table(tables.copied)]
             for plan, tables in self.sides
         )
-        head = [0, 0, BRANCH, self.predicate, 0]
+        head: list[Address] = [0, 0, BRANCH, self.predicate, 0]
         head[1] = len(head) + len(first) + len(second)
         head[4] = len(head) + len(first)
         return [*head, *first, *second]
@@ -174,11 +189,11 @@ class Stop:
     flag: int
 
     @property
-    def plans(self) -> tuple[NativePlan, ...]:
+    def plans(self) -> tuple[SubPlan, ...]:
         """It has none."""
         return ()
 
-    def words(self) -> list[int]:
+    def words(self) -> list[Address]:
         """The step as native code reads it."""
         return [0, 4, STOP, self.flag]
 
@@ -215,7 +230,7 @@ def check(step: Loop | Branch | Stop, slots: int) -> None:
 
 
 def _check_rows(
-    step: Loop | Branch, plan: NativePlan, slots: int, arena: int, rows: Sequence[Row]
+    step: Loop | Branch, plan: SubPlan, slots: int, arena: int, rows: Sequence[Row]
 ) -> None:
     _within([] if arena == NOWHERE else [arena], slots, step)
     for row in rows:

@@ -23,7 +23,7 @@ from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import HostBuffer, misplaced
 from ridgeline.runtime.cpu.control_flow import BranchCall, LoopCall
-from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
+from ridgeline.runtime.cpu.control_words import Address, Branch, Loop, Stop, SubPlan
 from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativePlan, NativeStep
 from ridgeline.scalars import Array
 
@@ -218,11 +218,22 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
     flag that is known before a library call stops the plans after it too.
     """
     steps: list[NativeStep | Loop | Branch | Stop] = []
+
+    def function(symbol: str) -> tuple[int, Library]:
+        library = code.code(symbol)
+        return library.address(symbol), library
+
+    def plan(body: Layout) -> NativePlan:
+        return NativePlan([loaded(c) for c in body.calls], body.slots, body.arena, body.arena_bytes)
+
+    def loaded(call: Call) -> NativeStep | Loop | Branch:
+        return native_step(call, function, plan)
+
     for number, call in enumerate(layout.calls):
         if number == layout.check:
             steps.append(Stop(layout.returns[-1]))
         if not isinstance(call, HostCall):
-            steps.append(_step(call, code))
+            steps.append(loaded(call))
             continue
         if any(not isinstance(step, Stop) for step in steps):
             yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
@@ -232,20 +243,21 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
         yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
 
 
-def _step(call: Call, code: LoadedCode[Library]) -> NativeStep | Loop | Branch:
+def native_step(
+    call: Call,
+    function: Callable[[str], tuple[Address, object]],
+    plan: Callable[[Layout], SubPlan],
+) -> NativeStep | Loop | Branch:
+    """A call as a step: `function` says where a kernel is and what keeps it, `plan` makes a body.
+
+    What its caller binds in a body are the addresses that `run` would take.
+    """
     if isinstance(call, KernelCall):
-        library, launch = code.code(call.symbol), call.launch
-        address = library.address(call.symbol)
-        return NativeStep(address, call.slots, launch.tasks, launch.grain, library)
+        address, library = function(call.symbol)
+        return NativeStep(address, call.slots, call.launch.tasks, call.launch.grain, library)
     if isinstance(call, LoopCall):
-        test = None if call.test is None else _plan(call.test, code)
-        return Loop(_plan(call.body, code), call.tables, test, call.test_tables)
+        test = None if call.test is None else plan(call.test)
+        return Loop(plan(call.body), call.tables, test, call.test_tables)
     assert isinstance(call, BranchCall), "bodies with library calls are library calls themselves"
-    first, second = zip([_plan(part, code) for part in call.parts], call.tables)
+    first, second = zip([plan(part) for part in call.parts], call.tables)
     return Branch(call.predicate, (first, second))
-
-
-def _plan(layout: Layout, code: LoadedCode[Library]) -> NativePlan:
-    """A body as a plan; what its caller binds are the addresses that `run` would take."""
-    steps = [_step(call, code) for call in layout.calls]
-    return NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)

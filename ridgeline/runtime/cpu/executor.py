@@ -19,18 +19,19 @@ import ctypes
 import mmap
 import threading
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from time import perf_counter_ns
+from typing import cast
 
 from ridgeline.atomic import at_fork
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached, target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import dict_versions
-from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop, check
+from ridgeline.runtime.cpu.control_words import Address, Branch, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.pool_ir import CALLS, LIMIT, STARTED, STATE_BYTES
 from ridgeline.runtime.cpu.support_ir import PORTABLE, Head, prepare, python_function
@@ -43,7 +44,7 @@ _WIPE_ON_FORK = getattr(mmap, "MADV_WIPEONFORK", 18)
 class NativeStep:
     """One kernel call: `tasks` tasks, handed out `grain` at a time where that makes several."""
 
-    function: int
+    function: Address
     args: tuple[int, ...]
     tasks: int = 1
     grain: int = 1
@@ -79,10 +80,11 @@ class NativePlan:
         self.slots = slots
         self.takes = slots - len(arena)  # the addresses `run` wants
         self.arena_bytes = arena_bytes
-        _check(self.steps, slots, arena, arena_bytes)
-        self._words = _encode(self.steps, slots, arena)
+        check_plan(self.steps, slots, arena, arena_bytes)
+        # all of it is in this process: no address is a name
+        self._words = array("q", cast("list[int]", plan_words(self.steps, slots, arena, state())))
         self.address: int = self._words.buffer_info()[0]
-        self.lasting = any(map(_lasting, self.steps))  # how long it takes depends on the data
+        self.lasting = is_lasting(self.steps)  # how long it takes depends on the data
         self.quick = False
 
     def run(self, addresses: Sequence[int]) -> None:
@@ -130,10 +132,10 @@ class NativePlan:
     @property
     def parallel(self) -> int:
         """How many kernel calls may use several threads, those of sub-plans included."""
-        return self._words[Head.PARALLEL]
+        return parallel_steps(self.steps)
 
 
-def _check(
+def check_plan(
     steps: tuple[NativeStep | Loop | Branch | Stop, ...],
     slots: int,
     arena: Sequence[tuple[int, int]],
@@ -156,20 +158,22 @@ def _check(
             raise ValueError(f"step {number} names a slot outside 0 to {slots - 1}: {step.args}")
 
 
-def _encode(
-    steps: tuple[NativeStep | Loop | Branch | Stop, ...],
+def plan_words(
+    steps: Sequence[NativeStep | Loop | Branch | Stop],
     slots: int,
     arena: Sequence[tuple[int, int]],
-) -> array[int]:
-    head = [0] * Head.WORDS
-    head[Head.POOL] = state()
+    pool: Address,
+) -> list[Address]:
+    """A plan as native code reads it, for the threads whose state is `pool`."""
+    head: list[Address] = [0] * Head.WORDS
+    head[Head.POOL] = pool
     head[Head.STEPS] = len(steps)
     head[Head.SLOTS] = slots
     head[Head.ADDRESSES] = slots - len(arena)
     head[Head.ARENA] = len(arena)
     head[Head.WIDEST] = max((len(s.args) for s in steps if isinstance(s, NativeStep)), default=0)
-    head[Head.PARALLEL] = sum(map(_parallel, steps))
-    words = array("q", head)
+    head[Head.PARALLEL] = parallel_steps(steps)
+    words = head
     for slot, offset in arena:
         words.extend((slot, offset))
     for step in steps:
@@ -180,11 +184,21 @@ def _encode(
     return words
 
 
+def parallel_steps(steps: Iterable[NativeStep | Loop | Branch | Stop]) -> int:
+    """How many kernel calls may use several threads, those of sub-plans included."""
+    return sum(map(_parallel, steps))
+
+
 def _parallel(step: NativeStep | Loop | Branch | Stop) -> int:
     """How many kernel calls of a step may use several threads."""
     if isinstance(step, NativeStep):
         return int(step.tasks > step.grain)
     return sum(plan.parallel for plan in step.plans)
+
+
+def is_lasting(steps: Iterable[NativeStep | Loop | Branch | Stop]) -> bool:
+    """True where how long a plan takes depends on the data."""
+    return any(map(_lasting, steps))
 
 
 def _lasting(step: NativeStep | Loop | Branch | Stop) -> bool:

@@ -26,6 +26,12 @@ def executor_ir() -> str:
     return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + entries
 
 
+def deployed_executor_ir() -> str:
+    """Pool and executor without Python: `execute` for processes that have none."""
+    steps = _PLACE + _UNINTERRUPTED + _STEPS + control_ir() + _EXECUTE
+    return pool_ir(deployed=True) + region_ir() + steps
+
+
 def _entry(name: str, fixed: int, times: str, watched: int) -> str:
     """A function of Python's. Slots are on the stack; the GIL is released for the whole run."""
     action = f"""%times = inttoptr i64 {times} to ptr
@@ -65,6 +71,12 @@ check:
 go:
   ret i1 false
 }}
+"""
+
+_UNINTERRUPTED = """
+define internal i1 @interrupted(ptr %pool) {
+  ret i1 false
+}
 """
 
 # %slots has its first words filled in; %times is null, or receives nanoseconds for each step. True

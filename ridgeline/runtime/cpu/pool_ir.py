@@ -39,9 +39,9 @@ SHARED_NS = 25_000  # but sharing pays from here on, with workers that are awake
 MEASURED_EVERY = 16  # calls, a power of two
 
 
-def pool_ir() -> str:
+def pool_ir(deployed: bool = False) -> str:
     """Workers and what starts and wakes them, to be put in one module with `region_ir`."""
-    return "\n".join((system_ir(), _WAKE, _BOUND, _WORK, _WORKER, _GROW))
+    return "\n".join((system_ir(deployed), _WAKE, _BOUND, _WORK, _WORKER, _GROW))
 
 
 _WAKE = f"""

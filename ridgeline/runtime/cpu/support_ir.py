@@ -49,8 +49,11 @@ class System(NamedTuple):
     threads: str
 
 
-def system_ir() -> str:
-    """The functions above, for the host; each module that includes them has its own copy."""
+def system_ir(deployed: bool = False) -> str:
+    """The functions above, for the host; each module that includes them has its own copy.
+
+    What is `deployed` runs in processes of others, on Linux, with whatever C library they have.
+    """
     name, machine = platform.system(), _MACHINES.get(platform.machine())
     if name not in SYSTEMS or machine is None:
         raise DeviceError(
@@ -59,6 +62,8 @@ def system_ir() -> str:
             "x86-64 and arm64",
         )
     system = SYSTEMS["POSIX" if name == "Linux" and config.portable else name]
+    if deployed:
+        system = _DEPLOYED
     intrinsic, kind, argument = _RELAX[machine]
     relax = f"""
 declare void @{intrinsic}({kind})
@@ -290,6 +295,42 @@ done:
   ret i1 %ok
 }
 """
+
+# Before glibc 2.34 threads are in a library that a process may not have: the one function of it is
+# asked for only if it is there, and all else is in libc since its first version.
+_DEPLOYED_THREADS = """
+declare extern_weak i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setdetachstate(ptr, i32)
+declare i32 @sched_yield()
+
+define internal void @yield_core() {
+  call i32 @sched_yield()
+  ret void
+}
+
+define internal i1 @spawn(ptr %function, ptr %argument) noinline {
+entry:
+  %mask = alloca i64
+  %old = alloca i64
+  %thread = alloca i64
+  %attributes = alloca [128 x i8], align 16
+  %there = icmp ne ptr @pthread_create, null
+  br i1 %there, label %start, label %none
+start:
+  store i64 -1, ptr %mask
+  call i32 @pthread_attr_init(ptr %attributes)
+  call i32 @pthread_attr_setdetachstate(ptr %attributes, i32 1)
+  call i64 (i64, ...) @syscall(i64 14, i32 2, ptr %mask, ptr %old, i64 8)
+  %status = call i32 @pthread_create(ptr %thread, ptr %attributes, ptr %function, ptr %argument)
+  call i64 (i64, ...) @syscall(i64 14, i32 2, ptr %old, ptr null, i64 8)
+  %ok = icmp eq i32 %status, 0
+  ret i1 %ok
+none:
+  ret i1 false
+}
+"""
+_DEPLOYED = System(_posix_clock(1), _FUTEX_WAITING, _DEPLOYED_THREADS)
 
 # By the names that `platform.system()` gives; POSIX is Linux without calls of its own.
 SYSTEMS = {

@@ -1,0 +1,153 @@
+"""Export: a jitted function, at one signature, as a program file or an object to link."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from ridgeline.deploy.assemble import Assembly
+from ridgeline.deploy.contents import Contents, ExportError, contents
+from ridgeline.deploy.file import VERSION, with_manifest
+from ridgeline.deploy.header import header
+from ridgeline.deploy.instruction_sets import DEFAULT, InstructionSetTarget, instruction_sets
+from ridgeline.deploy.link import check_symbols
+from ridgeline.deploy.relocatable import relocatable
+from ridgeline.deploy.runtime_ir import FUNCTIONS, PREFIX
+from ridgeline.deploy.shared_object import shared_object
+from ridgeline.errors import BadValueError
+from ridgeline.files import write_whole
+from ridgeline.graph.node import TensorType
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.pytree import flatten, unflatten
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.conditions import Conditions
+from ridgeline.tracing.recording import Recording, record
+
+if TYPE_CHECKING:
+    from ridgeline.tracing.jit import JitFunction
+
+# What code may call of libraries: all of it is there since before glibc 2.28.
+_LIBC = (
+    "clock_gettime", "free", "memcpy", "memmove", "memset", "posix_memalign", "pthread_attr_init",
+    "pthread_attr_setdetachstate", "pthread_create", "sched_yield", "syscall",
+)  # fmt: skip
+_LIBM = (
+    "ceil", "cos", "exp", "exp2", "floor", "fma", "fmod", "ldexp", "log", "log10", "log2",
+    "nearbyint", "pow", "rint", "round", "roundeven", "sin", "tan", "trunc",
+)  # fmt: skip
+ALLOWED = frozenset((*_LIBC, *_LIBM, *(f"{name}f" for name in _LIBM)))
+
+
+def export(
+    jitted: JitFunction,
+    path: str | os.PathLike[str],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    chosen: Sequence[str] = (),
+    prefix: str = PREFIX,
+) -> Path:
+    """Write the program of a call with these arguments to a file; nothing is run.
+
+    A name that ends in `.o` is an object to link, whose functions have the prefix; its header is
+    written beside it.
+    """
+    where = Path(path)
+    if not prefix.isidentifier() or not prefix.isascii():
+        raise BadValueError(f"names in C cannot begin with {prefix!r}")
+    recording, leaves = recorded(jitted, args, kwargs)
+    made = contents(recording, leaves, jitted.function)
+    sets = instruction_sets(chosen or DEFAULT)
+    assembly = Assembly(made)
+    for each in sets:
+        assembly.add_static(recording, each)
+    described = manifest(made, sets)
+    image = assembly.finish(described)
+    check_symbols(image, ALLOWED)
+    for name in FUNCTIONS:
+        image.symbols[f"{prefix}_{name}"] = image.symbols[f"{PREFIX}_{name}"]
+    exported = [f"{prefix}_{name}" for name in FUNCTIONS]
+    if where.suffix == ".o":
+        write_whole(where, relocatable(image, exported))
+        write_whole(where.with_suffix(".h"), header(described, prefix).encode())
+    else:
+        write_whole(where, with_manifest(shared_object(image, exported), described))
+    return where
+
+
+def recorded(
+    jitted: JitFunction, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Recording, list[Any]]:
+    """A call with these arguments, recorded, and the leaves of its arguments."""
+    given: list[Any] = []
+    structure = flatten((tuple(args), kwargs), given)
+    leaves = _apart(given)
+    args, kwargs = unflatten(structure, leaves)
+    recording, conditions = record(jitted.function, args, kwargs)
+    if recording.tracked is not None:  # no gradient flows back into a file
+        with no_grad():
+            recording, conditions = record(jitted.function, args, kwargs)
+    _refuse_open(recording, conditions)
+    return _without_leftovers(recording), leaves
+
+
+def _without_leftovers(recording: Recording) -> Recording:
+    """Without tensors that were held when the call had ended, by what is no more."""
+    if not recording.leaks:
+        return recording
+    gc.collect()
+    writes = recording.effects.writes
+    held = [w for w in writes if isinstance(w.source, ref)]
+    if any(w.source() is not None for w in held):  # type: ignore[operator]
+        raise ExportError(
+            f"{recording.name} makes tensors that stay behind, in its first call",
+            help="call it once before it is exported",
+        )
+    kept = min(w.output for w in held)
+    effects = replace(recording.effects, writes=[w for w in writes if w not in held])
+    return replace(recording, outputs=recording.outputs[:kept], effects=effects, leaks=False)
+
+
+def _apart(leaves: Sequence[Any]) -> list[Any]:
+    """Arguments of which none is a view, or shares memory with another."""
+    seen: set[int] = set()
+    made = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            if leaf._steps or id(leaf._cell) in seen:
+                leaf = leaf.detach().clone()
+            seen.add(id(leaf._cell))
+        made.append(leaf)
+    return made
+
+
+def _refuse_open(recording: Recording, conditions: Conditions) -> None:
+    reason = conditions.open or conditions.fleeting
+    if reason:
+        raise ExportError(
+            f"{recording.name} has to run Python in every call: {reason}",
+            help="a program file has no Python: take that out of the function",
+        )
+
+
+def manifest(made: Contents, sets: Sequence[InstructionSetTarget]) -> dict[str, Any]:
+    """What a file says of itself."""
+    return {
+        "format": VERSION,
+        "name": made.name,
+        "inputs": [_row(t.name, t.type) for t in made.inputs],
+        "outputs": [_row(t.name, t.type) for t in made.outputs],
+        "state": [_row(t.name, t.type) for t in made.state],
+        "sizes": [],
+        "arguments": made.arguments,
+        "results": made.results,
+        "instruction_sets": [each.name for each in sets],
+    }
+
+
+def _row(name: str, kind: TensorType) -> dict[str, Any]:
+    return {"name": name, "dtype": kind.dtype.name, "shape": list(kind.shape)}

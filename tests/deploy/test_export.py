@@ -1,0 +1,191 @@
+"""Program files: what they compute is what `jit` computes, and they need nothing to do it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn
+from ridgeline.deploy.contents import ExportError
+from ridgeline.models import lenet5
+
+HOST = ("native",)  # one instruction set is quicker to compile
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(12, 33), nn.ReLU(), nn.Linear(33, 5))
+
+
+def test_inference_is_equal_to_the_bit(tmp_path: Path) -> None:
+    rl.manual_seed(1)
+    model, x = lenet5(), rl.randn(3, 1, 32, 32)
+    jitted = rl.jit(model)
+    path = jitted.export(tmp_path / "lenet.rlx", x)
+    with rl.no_grad():
+        want = jitted(x)
+    program = rl.load_program(path)
+    for _ in range(3):
+        np.testing.assert_array_equal(program(x).numpy(), want.numpy())
+    np.testing.assert_array_equal(program(x.numpy()).numpy(), want.numpy())
+    assert program.manifest["instruction_sets"][1:] == ["x86-64-v3", "x86-64-v2"]
+    weights = sum(p.numel() * 4 for p in model.parameters())
+    assert path.stat().st_size <= weights + 100_000
+
+
+@pytest.mark.parametrize("level", ["x86-64", "x86-64-v2", "x86-64-v3"])
+def test_every_instruction_set_computes_the_same(tmp_path: Path, level: str) -> None:
+    rl.manual_seed(2)
+    model, x = mlp(), rl.randn(7, 12)
+    path = rl.jit(model).export(tmp_path / "mlp.rlx", x, instruction_sets=[level])
+    program = rl.load_program(path)
+    assert program.instruction_set == level
+    weights = [p.detach().numpy().astype(np.float64) for p in model.parameters()]
+    hidden = np.maximum(x.numpy().astype(np.float64) @ weights[0].T + weights[1], 0)
+    np.testing.assert_allclose(program(x).numpy(), hidden @ weights[2].T + weights[3], atol=1e-5)
+
+
+def test_the_loaded_program_is_its_own(tmp_path: Path) -> None:
+    """A file that is written anew under the name of one that is loaded is another program."""
+    x = rl.arange(6.0)
+    path = tmp_path / "f.rlx"
+    rl.jit(lambda x: x + 1).export(path, x, instruction_sets=HOST)
+    first = rl.load_program(path)
+    rl.jit(lambda x: x * 3).export(path, x, instruction_sets=HOST)
+    second = rl.load_program(path)
+    assert first(x).tolist() == [1, 2, 3, 4, 5, 6]
+    assert second(x).tolist() == [0, 3, 6, 9, 12, 15]
+
+
+def test_nested_arguments_and_results(tmp_path: Path) -> None:
+    def f(pair, scale, *, named):
+        a, b = pair
+        return {"sum": a + b["y"], "all": [a * scale, named, "text"]}, None
+
+    a, y, named = rl.arange(4.0), rl.ones(4), rl.arange(3)
+    path = rl.jit(f).export(
+        tmp_path / "f.rlx", (a, {"y": y}), 2, named=named, instruction_sets=HOST
+    )
+    program = rl.load_program(path)
+    result, nothing = program((a + 1, {"y": y}), 2, named=named)
+    assert nothing is None and result["sum"].tolist() == [2, 3, 4, 5]
+    assert result["all"][0].tolist() == [2, 4, 6, 8] and result["all"][1:] == [named, "text"]
+    assert [spec.name for spec in program.inputs] == ["pair_0", "pair_1_y", "named"]
+    with pytest.raises(rl.RidgelineError, match="exported for 2"):
+        program((a, {"y": y}), 3, named=named)
+    with pytest.raises(rl.RidgelineError, match="names y"):
+        program((a, {"z": y}), 2, named=named)
+
+
+def test_a_training_step_keeps_its_state(tmp_path: Path) -> None:
+    def made():
+        rl.manual_seed(3)
+        model = mlp()
+        optimizer = rl.optim.Adam(model.parameters(), lr=1e-2)
+
+        def step(x, y):
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, rl.jit(step)
+
+    x, y = rl.randn(16, 12), rl.randint(0, 5, (16,))
+    model, step = made()
+    program = rl.load_program(step.export(tmp_path / "step.rlx", x, y, instruction_sets=HOST))
+    again = rl.load_program(tmp_path / "step.rlx")
+    before = [p.detach().numpy().copy() for p in model.parameters()]
+    for _ in range(4):
+        assert program(x, y).item() == step(x, y).item()
+    state = program.state()
+    for name, parameter in model.named_parameters():
+        np.testing.assert_array_equal(state[f"model.{name}"], parameter.detach().numpy())
+    assert state["optimizer.group0.lr"] == 1e-2
+    unchanged = again.state()  # another one has state of its own
+    for old, (name, _) in zip(before, model.named_parameters()):
+        np.testing.assert_array_equal(unchanged[f"model.{name}"], old)
+    again.load_state(state)
+    assert again(x, y).item() == program(x, y).item() == step(x, y).item()
+
+
+def test_random_numbers_go_on_as_in_jit(tmp_path: Path) -> None:
+    rl.manual_seed(5)
+    x = rl.ones(1000)
+    noisy = rl.jit(lambda x: nn.functional.dropout(x, 0.5))
+    path = noisy.export(tmp_path / "noise.rlx", x, instruction_sets=HOST)
+    program = rl.load_program(path)
+    for _ in range(3):
+        np.testing.assert_array_equal(program(x).numpy(), noisy(x).numpy())
+
+
+def test_loops_and_branches(tmp_path: Path) -> None:
+    def f(x):
+        _, all_ = rl.scan(lambda c, v: (c * 0.5 + v, c), x[0], x)
+        return rl.cond(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, all_)
+
+    x = rl.randn(9, 4)
+    jitted = rl.jit(f)
+    program = rl.load_program(jitted.export(tmp_path / "f.rlx", x, instruction_sets=HOST))
+    for given in (x, -x, x.abs()):
+        np.testing.assert_array_equal(program(given).numpy(), jitted(given).numpy())
+
+
+def test_wrong_calls_are_errors(tmp_path: Path) -> None:
+    table = rl.arange(12.0).reshape(4, 3)
+    path = rl.jit(lambda i: table[i]).export(
+        tmp_path / "f.rlx", rl.tensor([0, 2]), instruction_sets=HOST
+    )
+    program = rl.load_program(path)
+    assert program(rl.tensor([3, -1])).tolist() == [[9, 10, 11], [9, 10, 11]]
+    with pytest.raises(IndexError, match=r"out of range.*test_export\.py"):
+        program(rl.tensor([0, 4]))
+    with pytest.raises(rl.RidgelineError, match="axis 0 of i is 3 long, not 2"):
+        program(rl.tensor([0, 1, 2]))
+    with pytest.raises(rl.RidgelineError, match="i is float32, not int64"):
+        program(rl.tensor([0.0, 1.0]))
+    with pytest.raises(rl.RidgelineError, match="1 values, not 2"):
+        program(rl.tensor([0, 1]), 2)
+
+
+def test_what_needs_python_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.rlx"
+    with pytest.raises(ExportError, match=r"eigh at .*test_export\.py:\d+"):
+        rl.jit(lambda a: rl.linalg.eigh(a)[0]).export(path, rl.eye(3), instruction_sets=HOST)
+
+    def writes(x):
+        x.add_(1)
+
+    with pytest.raises(ExportError, match="writes to argument 1"):
+        rl.jit(writes).export(path, rl.ones(3))
+    with pytest.raises(rl.RidgelineError, match="no instruction set 'avx9'"):
+        rl.jit(lambda x: x + 1).export(path, rl.ones(3), instruction_sets=["avx9"])
+    assert not path.exists()
+
+
+def test_loading_needs_no_compiler_and_no_source(tmp_path: Path) -> None:
+    x = rl.randn(4, 12)
+    rl.manual_seed(1)
+    jitted = rl.jit(mlp())
+    jitted.export(tmp_path / "mlp.rlx", x, instruction_sets=HOST)
+    np.save(tmp_path / "x.npy", x.numpy())
+    with rl.no_grad():
+        np.save(tmp_path / "want.npy", jitted(x).numpy())
+    script = """
+import sys
+sys.modules["llvmlite"] = None  # importing it is an error
+import numpy as np, ridgeline as rl
+got = rl.load_program("mlp.rlx")(np.load("x.npy"))
+assert (got.numpy() == np.load("want.npy")).all()
+late = ("deploy.export", "deploy.runtime_ir", "nn", "models", "runtime.cpu.symbolic")
+late = [f"ridgeline.{name}" for name in late]
+assert not [name for name in late if name in sys.modules]
+"""
+    package = str(Path(rl.__file__).parents[1])
+    environment = {"RIDGELINE_CACHE_MAX_BYTES": "0", "PYTHONPATH": package}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, env=environment)
