@@ -66,9 +66,7 @@ def batches(epochs: int) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]
     )  # fmt: skip
     _, optimizer = model_and_optimizer()
     steps = epochs * len(loader)
-    schedule = rl.optim.lr_scheduler.OneCycleLR(
-        optimizer, RATE, total_steps=steps, pct_start=0.2
-    )
+    schedule = rl.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps, pct_start=0.2)
     for _ in range(epochs):
         for x, y in loader:
             group = optimizer.param_groups[0]

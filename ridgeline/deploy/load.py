@@ -10,7 +10,8 @@ import ctypes
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,16 @@ class _Tensor:
 
 
 class DeployedProgram:
-    """A program of a file. It may be called by several threads at once; its state is its own."""
+    """A program of a file. It may be called by several threads at once; its state is its own.
+
+    What closes it is C code: see `HostBuffer`.
+    """
+
+    __slots__ = (
+        "__del__", "__weakref__", "_handle", "_kept", "_library", "_run", "_sizes", "inputs",
+        "manifest", "outputs", "path",
+    )  # fmt: skip
+    __del__: Callable[[], object]
 
     def __init__(self, path: str | Path) -> None:
         content, manifest = read_program(path)
@@ -84,6 +94,7 @@ class DeployedProgram:
         handle = ctypes.c_void_p()
         self._check(self._library.rlx_open(None, ctypes.byref(handle)))
         self._handle = handle
+        self.__del__ = partial(self._library.rlx_close, handle)
         self._run = self._library.rlx_run
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -164,11 +175,6 @@ class DeployedProgram:
     def __repr__(self) -> str:
         given, made = (", ".join(map(str, each)) for each in (self.inputs, self.outputs))
         return f"{self.manifest['name']}({given}) -> ({made}), {self.instruction_set}"
-
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is not None:
-            self._library.rlx_close(handle)
 
 
 def _mapped(content: bytes, path: Path) -> ctypes.CDLL:

@@ -64,7 +64,7 @@ def pretend(machine: Machine, objects: list[bytes]) -> None:
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     change: Callable[[Any, str, Any], None] = setattr
     change(machine_code, "_cpu_and_features", lambda: (machine.cpu, machine.features))
-    change(machine_code, "_machine", lambda: (made, tuning, layout))
+    change(machine_code, "_machine", lambda made_for: (made, tuning, layout))
     change(platform, "system", lambda: machine.system)
     change(platform, "machine", lambda: machine.processor)
 
