@@ -79,7 +79,7 @@ class Assembly:
             array = node.buffer.array(kind.dtype, kind.shape)
             return Base.WEIGHTS, self.weight(("constant", id(node.buffer)), array.tobytes())
         if isinstance(source, ArgumentInput):
-            return Base.INPUTS, 8 * self.contents.input_of[source.place]
+            return Base.INPUTS, 8 * self.contents.input_of[source.index]
         key = source_key(source)
         if key in self.contents.state_of:
             return Base.STATE, self._state_offsets[self.contents.state_of[key]]

@@ -104,7 +104,7 @@ def _refuse(recording: Recording) -> None:
     for write in recording.effects.writes:
         if isinstance(write.source, ArgumentInput):
             raise ExportError(
-                f"{recording.name} writes to argument {write.source.place + 1}",
+                f"{recording.name} writes to argument {write.source.index + 1}",
                 help="return the new value instead",
             )
     for source in recording.inputs.values():
@@ -199,8 +199,8 @@ def _add_outputs(made: Contents, recording: Recording) -> None:
                 made.returned.setdefault(spec.output, []).append(len(made.outputs))
                 made.outputs.append(TensorInfo(f"output_{len(made.outputs)}", spec.type))
             described.append({"output": numbers[spec.output]})
-        elif isinstance(spec, Given) and spec.place is not None:
-            described.append({"input": made.input_of[spec.place]})
+        elif isinstance(spec, Given) and spec.argument is not None:
+            described.append({"input": made.input_of[spec.argument]})
         elif isinstance(spec, Given):
             raise ExportError(
                 f"{recording.name} returns a tensor that was there before the call",
