@@ -13,8 +13,8 @@ from ridgeline.runtime.cpu.executable import native_step
 from ridgeline.runtime.cpu.executor import (
     NativeStep,
     check_plan,
-    is_lasting,
-    parallel_steps,
+    lasts,
+    parallel_calls,
     plan_words,
 )
 
@@ -109,7 +109,8 @@ class CaseWriter:
         check_plan(tuple(steps), layout.slots, layout.arena, layout.arena_bytes)
         symbol = self._symbol("body")
         self._image.add_words(plan_words(steps, layout.slots, layout.arena, POOL), symbol)
-        return FilePlan(symbol, layout.slots, parallel_steps(steps), is_lasting(steps))
+        parallel, lasting = sum(map(parallel_calls, steps)), any(map(lasts, steps))
+        return FilePlan(symbol, layout.slots, parallel, lasting)
 
     def _step(self, call: Call) -> NativeStep | Loop | Branch:
         return native_step(call, self._function, self._body)

@@ -19,7 +19,7 @@ import ctypes
 import mmap
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -84,7 +84,7 @@ class NativePlan:
         # all of it is in this process: no address is a name
         self._words = array("q", cast("list[int]", plan_words(self.steps, slots, arena, state())))
         self.address: int = self._words.buffer_info()[0]
-        self.lasting = is_lasting(self.steps)  # how long it takes depends on the data
+        self.lasting = any(map(lasts, self.steps))  # how long it takes depends on the data
         self.quick = False
 
     def run(self, addresses: Sequence[int]) -> None:
@@ -132,7 +132,7 @@ class NativePlan:
     @property
     def parallel(self) -> int:
         """How many kernel calls may use several threads, those of sub-plans included."""
-        return parallel_steps(self.steps)
+        return self._words[Head.PARALLEL]
 
 
 def check_plan(
@@ -172,7 +172,7 @@ def plan_words(
     head[Head.ADDRESSES] = slots - len(arena)
     head[Head.ARENA] = len(arena)
     head[Head.WIDEST] = max((len(s.args) for s in steps if isinstance(s, NativeStep)), default=0)
-    head[Head.PARALLEL] = parallel_steps(steps)
+    head[Head.PARALLEL] = sum(map(parallel_calls, steps))
     words = head
     for slot, offset in arena:
         words.extend((slot, offset))
@@ -184,24 +184,14 @@ def plan_words(
     return words
 
 
-def parallel_steps(steps: Iterable[NativeStep | Loop | Branch | Stop]) -> int:
-    """How many kernel calls may use several threads, those of sub-plans included."""
-    return sum(map(_parallel, steps))
-
-
-def _parallel(step: NativeStep | Loop | Branch | Stop) -> int:
+def parallel_calls(step: NativeStep | Loop | Branch | Stop) -> int:
     """How many kernel calls of a step may use several threads."""
     if isinstance(step, NativeStep):
         return int(step.tasks > step.grain)
     return sum(plan.parallel for plan in step.plans)
 
 
-def is_lasting(steps: Iterable[NativeStep | Loop | Branch | Stop]) -> bool:
-    """True where how long a plan takes depends on the data."""
-    return any(map(_lasting, steps))
-
-
-def _lasting(step: NativeStep | Loop | Branch | Stop) -> bool:
+def lasts(step: NativeStep | Loop | Branch | Stop) -> bool:
     """True where a test, not a count, ends a loop of the step."""
     if isinstance(step, NativeStep):
         return False
