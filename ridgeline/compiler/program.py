@@ -121,7 +121,11 @@ def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Progra
             program = _known(key)  # compiled by another thread in the meantime?
             if program is None:
                 with paused:
-                    program = _load_or_compile(key, graph.on_fresh_leaves(), to)
+                    made = machine_form(key, graph.on_fresh_leaves(), to)
+                    if made.stages is None:
+                        to.target.load(made.code, list(made.layout.symbols()))
+                    calls = NumpyCalls(lambda: made.graph, lambda: optimize(*made[2:4]).order)
+                    program = Program(made.layout, made.compilation, calls, made.stages)
                 _keep(key, program, len(graph.order))
     return program
 
@@ -136,14 +140,6 @@ def _keep(key: Structure, program: Program, nodes: int) -> None:
         _programs.keep(key, program, nodes)
         for old in _shown.keep(key, program, nodes):
             old.forget_stages()
-
-
-def _load_or_compile(key: Structure, graph: Graph, to: Compilation) -> Program:
-    made = machine_form(key, graph, to)
-    if made.stages is None:
-        to.target.load(made.code, list(made.layout.symbols()))
-    calls = NumpyCalls(lambda: made.graph, lambda: optimize(made.graph, made.compilation).order)
-    return Program(made.layout, made.compilation, calls, made.stages)
 
 
 class MachineForm(NamedTuple):

@@ -100,8 +100,9 @@ class CaseWriter:
         self._count += 1
         return f"{self._prefix}{kind}.{self._count}"
 
-    def _function(self, symbol: str) -> tuple[str, None]:
-        return self._prefix + symbol, None
+    def address(self, symbol: str) -> Address:
+        """The name of a kernel in the file."""
+        return self._prefix + symbol
 
     def _body(self, layout: Layout) -> FilePlan:
         """The plan of a body of control flow."""
@@ -113,7 +114,7 @@ class CaseWriter:
         return FilePlan(symbol, layout.slots, parallel, lasting)
 
     def _step(self, call: Call) -> NativeStep | Loop | Branch:
-        return native_step(call, self._function, self._body)
+        return native_step(call, lambda symbol: self, self._body)
 
     def plan(self, layout: Layout) -> list[Address]:
         """The words of the plan of a whole program."""

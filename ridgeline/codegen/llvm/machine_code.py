@@ -118,7 +118,8 @@ def _machine(made_for: Target) -> tuple[Any, Any, str]:
 def compile_cached(text: str) -> bytes:
     """As `compile_ir`, but the same text is compiled once per machine and compiler."""
     cache = ObjectCache("objects")
-    key = f"{_code_fingerprint()}\n{text}"
+    made_by = fingerprint(Path(__file__).read_bytes())
+    key = f"{_target_text()}\n{made_by}\n{text}"
     code = cache.get(key)
     if code is None:
         code = compile_ir(text)
@@ -244,16 +245,6 @@ def _python_files(folder: str) -> Iterator[str]:
         for name in names:
             if name.endswith(".py"):
                 yield os.path.join(inner, name)
-
-
-def _code_fingerprint() -> str:
-    """A hash of what decides the machine code of given IR: this file, LLVM, CPU."""
-    return _fingerprint_with_this_file(_target_text())
-
-
-@lru_cache(maxsize=8)
-def _fingerprint_with_this_file(made_for: str) -> str:
-    return fingerprint(made_for.encode() + b"\0" + Path(__file__).read_bytes())
 
 
 def _target_text() -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from functools import partial
 from operator import getitem
 from time import perf_counter, perf_counter_ns
+from typing import Protocol
 
 import numpy as np
 
@@ -219,21 +220,15 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
     """
     steps: list[NativeStep | Loop | Branch | Stop] = []
 
-    def function(symbol: str) -> tuple[int, Library]:
-        library = code.code(symbol)
-        return library.address(symbol), library
-
     def plan(body: Layout) -> NativePlan:
-        return NativePlan([loaded(c) for c in body.calls], body.slots, body.arena, body.arena_bytes)
-
-    def loaded(call: Call) -> NativeStep | Loop | Branch:
-        return native_step(call, function, plan)
+        inner = [native_step(call, code.code, plan) for call in body.calls]
+        return NativePlan(inner, body.slots, body.arena, body.arena_bytes)
 
     for number, call in enumerate(layout.calls):
         if number == layout.check:
             steps.append(Stop(layout.returns[-1]))
         if not isinstance(call, HostCall):
-            steps.append(loaded(call))
+            steps.append(native_step(call, code.code, plan))
             continue
         if any(not isinstance(step, Stop) for step in steps):
             yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
@@ -243,18 +238,26 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
         yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
 
 
+class HasKernels(Protocol):
+    """Code, in this process or in a file."""
+
+    def address(self, symbol: str) -> Address:
+        """Where a kernel is."""
+
+
 def native_step(
     call: Call,
-    function: Callable[[str], tuple[Address, object]],
+    code: Callable[[str], HasKernels],
     plan: Callable[[Layout], SubPlan],
 ) -> NativeStep | Loop | Branch:
-    """A call as a step: `function` says where a kernel is and what keeps it, `plan` makes a body.
+    """A call as a step: `code` finds what has a kernel, by its symbol, and `plan` makes a body.
 
     What its caller binds in a body are the addresses that `run` would take.
     """
     if isinstance(call, KernelCall):
-        address, library = function(call.symbol)
-        return NativeStep(address, call.slots, call.launch.tasks, call.launch.grain, library)
+        library, launch = code(call.symbol), call.launch
+        address = library.address(call.symbol)
+        return NativeStep(address, call.slots, launch.tasks, launch.grain, library)
     if isinstance(call, LoopCall):
         test = None if call.test is None else plan(call.test)
         return Loop(plan(call.body), call.tables, test, call.test_tables)
