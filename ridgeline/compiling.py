@@ -19,7 +19,7 @@ from ridgeline.tracing.jit import JitFunction
 class _Compiled:
     """A jitted function that runs undecorated from the first call on that cannot be captured."""
 
-    def __init__(self, function: Callable[..., Any], dynamic: bool, fullgraph: bool) -> None:
+    def __init__(self, function: Callable[..., Any], dynamic: bool | None, fullgraph: bool) -> None:
         self._run: Callable[..., Any] = JitFunction(function, dynamic=dynamic)
         self._plain, self._fullgraph = function, fullgraph
         update_wrapper(self, function, updated=())
@@ -44,7 +44,7 @@ class OptimizedModule(Module):
 
     _orig_mod: Module
 
-    def __init__(self, module: Module, dynamic: bool, fullgraph: bool) -> None:
+    def __init__(self, module: Module, dynamic: bool | None, fullgraph: bool) -> None:
         super().__init__()
         self._orig_mod = module
         self.training = module.training
@@ -79,8 +79,8 @@ def compile(
     if disable:
         return model
     if isinstance(model, Module):
-        return OptimizedModule(model, bool(dynamic), fullgraph)
-    return _Compiled(model, bool(dynamic), fullgraph)
+        return OptimizedModule(model, dynamic, fullgraph)
+    return _Compiled(model, dynamic, fullgraph)
 
 
 def is_compiling() -> bool:

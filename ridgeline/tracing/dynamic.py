@@ -165,12 +165,20 @@ def differing(before: Signature, after: Signature) -> Difference | None:
     return found
 
 
+SEVERAL = 3  # other lengths after which an axis of which nobody spoke is dynamic
+
+
 class Policy:
-    """What is dynamic in a structure of arguments: named axes, or those and numbers that change."""
+    """What is dynamic in a structure of arguments: named axes, or those and numbers that change.
+
+    Of axes that nobody named, those that change: with `dynamic=True` from the second length on,
+    and where nothing was said after several, for code that is made for one length is faster.
+    """
 
     def __init__(self, function: Callable[..., Any], dynamic: Any) -> None:
-        self.watching = dynamic is True
-        self._named = [] if isinstance(dynamic, bool) else _pairs(dynamic)
+        # lengths besides that of a call from which on an axis is seen to change; None: never
+        self._others = {None: SEVERAL, True: 1}.get(dynamic) if _is_a_word(dynamic) else None
+        self._named = [] if _is_a_word(dynamic) else _pairs(dynamic)
         self._function = function
         self._axes: dict[Hashable, set[Axis]] = {}
         self._fixed: dict[Hashable, set[Axis]] = {}
@@ -197,16 +205,24 @@ class Policy:
                     known |= {(index, _axis(axis, leaf, argument)) for axis in axes}
         return known - self._fixed.get(signature.structure, set())
 
+    def changes(self, signature: Signature) -> bool:
+        """True where axes of which nobody spoke were seen to change."""
+        if self._others in (None, 1):
+            return self._others == 1
+        return bool(self._axes.get(signature.structure))
+
     def watch(self, before: Sequence[Signature], signature: Signature) -> None:
-        """What differs in a call and a former one is dynamic, if that is all."""
-        for former in before:
-            found = differing(former, signature)
-            if found is None or (found.axes and not (self.watching or self._named)):
-                continue
-            if found.axes or found.numbers:
-                if self.watching:
-                    self._axes.setdefault(signature.structure, set()).update(found.axes)
-                self._numbers.setdefault(signature.structure, set()).update(found.numbers)
+        """What differs in a call and former ones is dynamic, if that is all."""
+        found = [d for former in before if (d := differing(former, signature)) is not None]
+        changed = [d.axes for d in found if d.axes]
+        if self._others is not None and len(changed) >= self._others:
+            axes = changed[0] if self._others == 1 else set.union(*changed)
+            self._axes.setdefault(signature.structure, set()).update(axes)
+        opened = self._named or self.changes(signature)
+        for difference in found:
+            if (difference.axes and opened) or (difference.numbers and not difference.axes):
+                numbers = self._numbers.setdefault(signature.structure, set())
+                numbers.update(difference.numbers)
                 return
 
     def fix(self, shape: Pattern, everything: bool = False) -> list[str]:
@@ -228,6 +244,11 @@ class Policy:
                     self._fixed.setdefault(shape.signature.structure, set()).add((index, axis))
                     said.append(f"axis {axis} of argument {index + 1}")
         return said
+
+
+def _is_a_word(dynamic: Any) -> bool:
+    """True where axes are not named."""
+    return dynamic is None or isinstance(dynamic, bool)
 
 
 def _axis(axis: int, leaf: Tensor, argument: str | int) -> int:

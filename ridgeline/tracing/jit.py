@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 Axes: TypeAlias = int | Sequence[int]
 Dynamic: TypeAlias = (
-    bool | Mapping[str, Axes] | Mapping[int, Axes] | Sequence[tuple[str | int, Axes]]
+    bool | Mapping[str, Axes] | Mapping[int, Axes] | Sequence[tuple[str | int, Axes]] | None
 )
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES, MOST_SETTLED = 32, 4  # of these, those of templates
@@ -76,7 +76,7 @@ class JitFunction:
         self,
         function: Callable[..., Any],
         check: bool = False,
-        dynamic: Dynamic = False,
+        dynamic: Dynamic = None,
         donate: Donate = False,
     ) -> None:
         _require_returns(function)
@@ -218,6 +218,7 @@ class JitFunction:
             if found is not None:
                 return found
             reason = self._reason(signature, leaves)
+            self._policy.watch([trace.signature for trace in self._traces], signature)
             changing = self._changing_floats(signature)
             lifted = signature_of(signature.structure, leaves, changing)
             shape = self._pattern(lifted, leaves, args, kwargs)
@@ -256,7 +257,6 @@ class JitFunction:
     ) -> Pattern | None:
         """The signature of a call with unknowns, where it has dynamic axes or numbers."""
         policy = self._policy
-        policy.watch([trace.signature for trace in self._traces], signature)
         axes = policy.axes(signature, leaves, args, kwargs)
         return pattern(signature, axes, policy.numbers(signature))
 
@@ -278,7 +278,7 @@ class JitFunction:
             reason += f" ({', '.join(fixed)} is used as a number: each value is traced)"
         elif template.refused:
             reason += f" (compiled for each size by itself: {template.refused})"
-        self._history.add(str(template.pattern.signature), reason)
+        self._history.add(str(template.pattern.signature), reason, serves_more=not template.refused)
         if template.conditions.open or template.conditions.fleeting:
             return template
         self._templates.insert(0, template)
@@ -290,7 +290,7 @@ class JitFunction:
         known = self._changing.setdefault(signature.structure, set())
         for trace in self._traces:
             found = differing(trace.signature, signature)
-            if found is not None and (self._policy.watching or not found.axes):
+            if found is not None and (self._policy.changes(signature) or not found.axes):
                 pairs = enumerate(zip(trace.signature.leaves, signature.leaves))
                 known.update(p for p, (a, b) in pairs if a != b and are_floats(a, b))
                 break
@@ -477,14 +477,15 @@ def jit(
     function: Callable[..., Any] | None = None,
     *,
     check: bool = False,
-    dynamic: Dynamic = False,
+    dynamic: Dynamic = None,
     donate: Donate = False,
 ) -> Any:
     """Compile a function of tensors: `@jit`, `@jit(check=True)` or `jit(function)`.
 
     With `check=True` every call also runs the plain function and compares. `dynamic` says which
     axes of tensor arguments may have any length in one program: `{"x": 0, "y": (0, 1)}` names
-    arguments (or their places) and axes; True takes those that differ from one call to the next.
+    arguments (or their places) and axes; True takes those that differ from one call to the next,
+    None (as if nothing was said) those of which four lengths came, and False none.
     `donate` names arguments (or their places; True: all) whose memory results may take: tensors
     given there cannot be used after the call.
     """

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ridgeline.compiler import Program
     from ridgeline.tracing.trace import Trace
 
+_BY_ITSELF = ("for each size by itself", "is used as a number: each value is traced")
 MOST_ALIKE = 3  # traces for one reason after which the user is told
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 _SIZES = re.compile(r"^argument \d+ was \w+\[.*\] and is \w+\[")
@@ -49,25 +50,25 @@ class History:
         self._entries: deque[tuple[str, str]] = deque(maxlen=MOST_REASONS)
         self._alike: Counter[str] = Counter()  # reasons that differ in numbers only
 
-    def add(self, signature: str, reason: str) -> None:
-        """One more trace."""
+    def add(self, signature: str, reason: str, serves_more: bool = False) -> None:
+        """One more trace; one that serves other sizes as well is no cause for a warning."""
         self.count += 1
         self._entries.append((signature, reason))
         alone = _ALONE.search(reason)
-        if self.count == 1 and alone is None:
+        if (self.count == 1 or serves_more) and alone is None:
             return
         why = reason.partition(" (")[0] if alone is None else alone[1]
         kind = _NUMBER.sub("…", why)
         self._alike[kind] += 1
         if self._alike[kind] == MOST_ALIKE:
-            self._warn(why, alone is not None)
+            self._warn(why, _PYTHON if alone is not None else _remedy(reason))
 
-    def _warn(self, reason: str, runs_python: bool) -> None:
+    def _warn(self, reason: str, remedy: str) -> None:
         line = user_line()
         called = f", called at {line}," if line else ""
         warnings.warn(
             f"jit: {self._name}{called} was traced again {MOST_ALIKE} times for one reason: "
-            f"{reason}. {_PYTHON if runs_python else _remedy(reason)}",
+            f"{reason}. {remedy}",
             RetraceWarning,
             stacklevel=2,
         )
@@ -79,7 +80,10 @@ class History:
 
 
 def _remedy(reason: str) -> str:
-    """What to do against traces for a reason."""
+    """What to do against traces for a reason, with what is noted behind it."""
+    if any(words in reason for words in _BY_ITSELF) and _SIZES.search(reason):
+        return "Pad it to a few sizes: explain() says why they cannot be left open."
+    reason = reason.partition(" (")[0]
     if reason.endswith(" view"):
         return "Give it a tensor of its own, such as x.clone(): the function needs the view itself."
     if _SIZES.search(reason):

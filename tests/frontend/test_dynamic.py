@@ -12,6 +12,7 @@ from ridgeline.errors import ArgumentError, ShapeError
 from ridgeline.graph.facts import Facts
 from ridgeline.graph.sizes import evaluate, maximum, minimum, never_shrinks, symbol
 from ridgeline.runtime.cpu import symbolic
+from ridgeline.tracing.report import RetraceWarning
 
 F = nn.functional
 LENGTHS = (1, 2, 3, 5, 8, 16, 31, 64, 100)
@@ -354,3 +355,41 @@ def test_what_never_shrinks_is_no_smaller_at_larger_values(base, more, form):
     assert [never_shrinks(s) for s in sizes] == [
         True, False, True, False, True, True, True, False, True
     ]  # fmt: skip
+
+
+def _sizes(function: rl.JitFunction, lengths: range) -> None:
+    for length in lengths:
+        x = np.arange(3 * length, dtype=np.float32).reshape(length, 3)
+        found = function(rl.tensor(x))
+        np.testing.assert_allclose(found.numpy(), x.sum(0) * 2 / length, rtol=1e-6)
+
+
+def test_lengths_of_which_several_came_are_left_open(recwarn: pytest.WarningsRecorder) -> None:
+    function = rl.jit(lambda x: (x * 2).sum(0) / x.shape[0])
+    _sizes(function, range(2, 5))
+    assert function.traces == 3  # one program for each is faster, as long as there are few
+    _sizes(function, range(5, 60))
+    assert function.traces == 4 and function.compilations <= 4
+    _sizes(function, range(2, 5))
+    assert function.traces == 4 and not recwarn.list
+    exact = rl.jit(lambda x: (x * 2).sum(0) / x.shape[0], dynamic=False)
+    with pytest.warns(RetraceWarning, match="dynamic=True"):
+        _sizes(exact, range(2, 9))
+    assert exact.traces == 7
+
+
+def test_lengths_that_cannot_be_left_open_are_traced_one_by_one() -> None:
+    @rl.jit
+    def by_name(x: rl.Tensor) -> rl.Tensor:
+        return (x * {n: float(n) for n in range(99)}[x.shape[0]]).sum(0) * 2 / x.shape[0] ** 2
+
+    with pytest.warns(RetraceWarning, match="Pad it to a few sizes"):
+        _sizes(by_name, range(2, 12))
+
+
+def test_floats_and_lengths_that_come_in_many_values_are_left_open() -> None:
+    function = rl.jit(lambda x, scale: (x * scale).sum())
+    for length in range(2, 30):
+        found = function(rl.ones(length), 0.5 + length)
+        assert found.item() == length * (0.5 + length)
+    assert function.traces <= 5

@@ -348,7 +348,7 @@ def test_under_an_audit() -> None:
 
 
 def test_traces_for_one_reason_are_told_once_with_a_remedy() -> None:
-    f = rl.jit(lambda x: x * 2)
+    f = rl.jit(lambda x: x * 2, dynamic=False)
     with pytest.warns(RetraceWarning, match=r"test_jit_kept_state.py:\d+.*dynamic=True") as told:
         for n in range(1, 9):
             f(rl.ones(n))

@@ -85,7 +85,7 @@ def test_interpreted_pieces_are_bounded() -> None:
 
 def test_traces_are_let_go_with_their_code(few: set[int]) -> None:
     before = alive(Program)
-    function = rl.jit(work)
+    function = rl.jit(work, dynamic=False)
     lengths(function, 40, 40 + MOST_TRACES + 2 * FEW)
     kept = MOST_TRACES + FEW + 1
     assert alive(Program) - before <= kept
