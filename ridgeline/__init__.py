@@ -58,6 +58,7 @@ from ridgeline.layouts import (
     channels_last_3d as channels_last_3d,
     contiguous_format as contiguous_format,
     layout as layout,
+    legacy_contiguous_format as legacy_contiguous_format,
     memory_format as memory_format,
     preserve_format as preserve_format,
     sparse_coo as sparse_coo,
@@ -88,13 +89,20 @@ from ridgeline.tape import tape_recorder as _tape_recorder
 from ridgeline.tensors import dispatch as dispatch, typed
 from ridgeline.tensors.autocast import (
     autocast as autocast,
+    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
     get_autocast_dtype as get_autocast_dtype,
+    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
     is_autocast_enabled as is_autocast_enabled,
 )
-from ridgeline.tensors.creation import as_tensor as as_tensor, from_numpy as from_numpy
+from ridgeline.tensors.creation import (
+    as_tensor as as_tensor,
+    from_numpy as from_numpy,
+    frombuffer as frombuffer,
+)
 from ridgeline.tensors.foreach import foreach
 from ridgeline.tensors.handle import Size as Size
 from ridgeline.tensors.namespace import (
+    _assert as _assert,
     get_default_dtype as get_default_dtype,
     is_tensor as is_tensor,
     result_type as result_type,
@@ -119,8 +127,8 @@ pi, inf, nan, e, newaxis = math.pi, math.inf, math.nan, math.e, None
 _SUBMODULES = frozenset((
     "accelerator", "amp", "array_api", "backends", "compiling", "cuda", "data", "distributed",
     "distributions", "fft", "func", "hub", "learn", "linalg", "masked", "models",
-    "multiprocessing", "nn", "optim", "profile", "profiler", "random", "serialization", "signal",
-    "sparse", "special", "testing", "train", "utils", "version", "vision",
+    "multiprocessing", "nn", "onnx", "optim", "profile", "profiler", "random", "serialization",
+    "signal", "sparse", "special", "testing", "train", "types", "utils", "version", "vision",
 ))  # fmt: skip
 # what loads on first use, by the module that has it
 _HOMES = {
@@ -139,6 +147,7 @@ _HOMES = {
     "ridgeline.tensors.sparse": "sparse_coo_tensor sparse_csr_tensor spmm",
     "ridgeline.settings": "can_cast get_default_device get_deterministic_debug_mode "
     "get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled "
+    "is_deterministic_algorithms_warn_only_enabled "
     "is_inference_mode_enabled promote_types set_default_device set_deterministic_debug_mode "
     "set_float32_matmul_precision set_flush_denormal set_num_interop_threads set_num_threads "
     "set_printoptions set_warn_always",

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import Any
 
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.nn.module import Module
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import modes
 from ridgeline.tracing.jit import JitFunction
+
+__path__: list[str] = []  # as `torch._dynamo` it has modules inside: see module_paths.py
 
 
 class _Compiled:
@@ -114,3 +117,31 @@ cudagraph_mark_step_begin = reset
 def list_backends(exclude_tags: Any = ()) -> list[str]:
     """The one compiler there is."""
     return ["ridgeline"]
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """Nothing: tensors that a captured function reads and writes stay where they are."""
+
+
+mark_static = mark_dynamic = maybe_mark_dynamic = mark_unbacked = mark_static_address
+
+
+def graph_break(msg: str = "") -> None:
+    """Nothing: what cannot be captured says so itself."""
+
+
+class _Settings:
+    """Settings of torch's own compiler: kept and read back, and of no effect here."""
+
+    suppress_errors = False
+    cache_size_limit = recompile_limit = 8
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        setattr(self, name, _Settings())
+        return vars(self)[name]
+
+
+config = _Settings()
+__getattr__ = _unknown(__name__)

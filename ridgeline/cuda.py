@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
 from operator import itemgetter
 from typing import Any
@@ -234,6 +234,34 @@ def is_current_stream_capturing() -> bool:
 
 def ipc_collect() -> None:
     """Nothing: no memory is shared with other processes."""
+
+
+class device_of(device):
+    """A block in which the GPU of a tensor is the current one; on the CPU it changes nothing."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.device if obj.is_cuda else current_device())
+
+
+class nvtx:
+    """torch.cuda.nvtx: marks for NVIDIA's profiler, which are not made; see ridgeline.profile."""
+
+    @staticmethod
+    def range_push(msg: str) -> int:
+        """No mark, at depth 0."""
+        return 0
+
+    @staticmethod
+    def range_pop() -> int:
+        """No mark, at depth 0."""
+        return 0
+
+    mark = range_push
+
+    @staticmethod
+    def range(msg: str, *args: Any, **kwargs: Any) -> AbstractContextManager[None]:
+        """A block without a mark."""
+        return nullcontext()
 
 
 max_memory_reserved = memory_reserved

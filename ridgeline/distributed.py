@@ -118,4 +118,72 @@ def broadcast_object_list(
     """Give all processes the objects of one."""
 
 
+class ProcessGroup:
+    """Some of the processes: here always the one that there is."""
+
+
+class group:
+    """torch's name for the group of all processes."""
+
+    WORLD = ProcessGroup()
+
+
+def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> ProcessGroup:
+    """The group of the one process."""
+    return group.WORLD
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> None:
+    """The values of all processes in one tensor."""
+    output_tensor.copy_(input_tensor.reshape(output_tensor.shape))
+
+
+reduce_scatter_tensor = _all_gather_base = _reduce_scatter_base = all_gather_into_tensor
+
+
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: Any = None,
+    input_split_sizes: Any = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> None:
+    """Give every process its part: the one process has all of it."""
+    output.copy_(input)
+
+
+def reduce_scatter(
+    output: Tensor,
+    input_list: Any,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+) -> None:
+    """Give every process the joined values of its place in the list."""
+    output.copy_(input_list[0])
+
+
+def gather(
+    tensor: Tensor, gather_list: Any = None, dst: int = 0, group: Any = None, async_op: bool = False
+) -> None:
+    """The values of all processes, in a list of one of them."""
+    if gather_list:
+        gather_list[0].copy_(tensor)
+
+
+def scatter(
+    tensor: Tensor,
+    scatter_list: Any = None,
+    src: int = 0,
+    group: Any = None,
+    async_op: bool = False,
+) -> None:
+    """Give every process its tensor of a list of one of them."""
+    if scatter_list:
+        tensor.copy_(scatter_list[0])
+
+
 __getattr__ = _unknown(__name__)

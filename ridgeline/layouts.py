@@ -33,3 +33,4 @@ contiguous_format, preserve_format, channels_last, channels_last_3d = map(
 )
 # by format: the number of axes that it is for, and the axes from the slowest in memory on
 ORDERS = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}
+legacy_contiguous_format = contiguous_format  # torch's older name for it

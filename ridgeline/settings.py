@@ -125,3 +125,8 @@ def is_inference_mode_enabled() -> bool:
 def is_anomaly_enabled() -> bool:
     """Whether `detect_anomaly` is on."""
     return modes.anomaly is not None
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """False: what is not deterministic is not warned of but refused."""
+    return False

@@ -43,7 +43,7 @@ LAYERS = (
     "interop",
     "kernel",
     "random fft linalg masked signal sparse special array_api cuda backends distributed "
-    "multiprocessing profiler",
+    "multiprocessing profiler absent_devices onnx types",
     "nn distributions",
     "optim data serialization func compiling accelerator",
     "amp hub utils version testing",

@@ -8,6 +8,7 @@ differentiated, so it works under jit and, being made of ordinary ops, to any or
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any
 
 from ridgeline.errors import GradientError
@@ -16,7 +17,7 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.tracking import custom
 from ridgeline.record.cells import CUT, GRAPH
-from ridgeline.record.modes import GradientMode, called_method, modes
+from ridgeline.record.modes import GradientMode, called_method, modes, no_grad
 from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor, alias, wrap
 
@@ -158,3 +159,17 @@ def _replaced(saved: Tensor | None, before: list[Tensor], after: list[Tensor]) -
         if saved is old:
             return alias(new)
     return saved
+
+
+def once_differentiable(fn: Any) -> Any:
+    """A backward that is not differentiated itself: what it gives does not lead further back."""
+
+    @wraps(fn)
+    def detached(ctx: Any, *gradients: Any) -> Any:
+        with no_grad():
+            return fn(ctx, *gradients)
+
+    return detached
+
+
+FunctionCtx = BackwardCFunction = FunctionContext  # torch's names for it

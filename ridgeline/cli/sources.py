@@ -75,12 +75,23 @@ def used_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 full = str(node.module) if alias.name == "*" else f"{node.module}.{alias.name}"
                 yield from _use(full, node, optional)
                 names[alias.asname or alias.name] = full
+    for name in _bound(tree):
+        names.pop(name, None)  # `optim = Adam(…)` after `from torch import optim`
     inner = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and id(node) not in inner:
             full = _dotted(node, names)
             if full and not isinstance(node.ctx, ast.Store):
                 yield from _use(full, node, optional)
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    """The names that a file gives to values of its own, somewhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
 
 
 def _use(name: str, node: ast.stmt | ast.expr, optional: set[int]) -> Iterator[tuple[str, int]]:

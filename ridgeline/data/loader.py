@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from ridgeline.data.collate import to_tensors
+from ridgeline.data.collate import default_collate as default_collate, to_tensors
 from ridgeline.data.dataset import IterableDataset
 from ridgeline.data.making import Group, Maker
 from ridgeline.data.pool import Pool

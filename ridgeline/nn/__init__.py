@@ -48,6 +48,7 @@ from ridgeline.nn.convolution import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
+    _ConvNd as _ConvNd,
 )
 from ridgeline.nn.dropout import (
     AlphaDropout,

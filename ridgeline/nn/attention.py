@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError
-from ridgeline.nn import functional, init
-from ridgeline.nn.functional.choose import choose
+from ridgeline.module_paths import unknown as _unknown
+from ridgeline.nn import init
+from ridgeline.nn.functional.heads import Heads
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensors.public import cat, matmul
 from ridgeline.tensors.tensor import Tensor
+
+__path__: list[str] = []  # `flex_attention` is beside it: see module_paths.py
 
 
 class MultiheadAttention(Module):
@@ -102,10 +104,9 @@ class MultiheadAttention(Module):
                 key_padding_mask = key_padding_mask.unsqueeze(0)
         if not self.batch_first:
             query, key, value = (t.transpose(0, 1) for t in (query, key, value))
-        q, k, v = self._projected(query, key, value)
-        mask = self._mask(q, k, key_padding_mask, attn_mask)
-        q, k, v, mask = self._extended(q, k, v, mask)
-        result, weights = self._attended(q, k, v, mask)
+        result, weights = self._heads().attended(
+            (query, key, value), *self._projections(), key_padding_mask, attn_mask
+        )
         result = self.out_proj(result)
         if not self.batch_first:
             result = result.transpose(0, 1)
@@ -116,71 +117,16 @@ class MultiheadAttention(Module):
             return result.squeeze(axis), weights.squeeze(0)
         return result, weights
 
-    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+    def _heads(self) -> Heads:
+        chance = self.dropout if self.training else 0.0
+        return Heads(self.num_heads, self.bias_k, self.bias_v, self.add_zero_attn, chance)
+
+    def _projections(self) -> tuple[Sequence[Tensor | None], Sequence[Tensor | None]]:
         if self.in_proj_weight is not None:
             weights = self.in_proj_weight.chunk(3)
         else:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        inputs = (query, key, value)
-        return tuple(functional.linear(x, w, b) for x, w, b in zip(inputs, weights, biases))
-
-    def _mask(
-        self, q: Tensor, k: Tensor, padding: Tensor | None, attention: Tensor | None
-    ) -> Tensor | None:
-        """What to add to the scores [batch, heads, queries, keys]; None for nothing."""
-        batch, sources = q.shape[0], k.shape[1]
-        parts = []
-        if attention is not None:
-            added = _additive(attention, q)
-            if len(added.shape) == 3:
-                added = added.reshape((batch, self.num_heads, -1, sources))
-            parts.append(added)
-        if padding is not None:
-            parts.append(_additive(padding, q).reshape((batch, 1, 1, sources)))
-        if not parts:
-            return None
-        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-
-    def _extended(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """The learned and the zero key and value put at the end, where the layer has them."""
-        batch, added = q.shape[0], 0
-        if self.bias_k is not None and self.bias_v is not None:
-            shape = (batch, 1, self.embed_dim)
-            k = cat([k, self.bias_k.expand(shape)], 1)
-            v = cat([v, self.bias_v.expand(shape)], 1)
-            added += 1
-        if self.add_zero_attn:
-            k, v = (functional.pad(t, (0, 0, 0, 1)) for t in (k, v))
-            added += 1
-        if mask is not None and added:
-            mask = functional.pad(mask, (0, added))
-        return q, k, v, mask
-
-    def _attended(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        batch, length = q.shape[0], q.shape[1]
-
-        def heads(t: Tensor) -> Tensor:
-            split = t.reshape((batch, t.shape[1], self.num_heads, self.head_dim))
-            return split.transpose(1, 2)
-
-        scores = matmul(heads(q) / math.sqrt(self.head_dim), heads(k).transpose(-2, -1))
-        weights = functional.softmax(scores if mask is None else scores + mask, -1)
-        if self.dropout > 0 and self.training:
-            weights = functional.dropout(weights, self.dropout, True)
-        joined = matmul(weights, heads(v)).transpose(1, 2)
-        return joined.reshape((batch, length, self.embed_dim)), weights
-
-
-def _additive(mask: Tensor, like: Tensor) -> Tensor:
-    """A boolean mask, True where something is left out, as what to add to scores."""
-    if mask.dtype is not dtypes.bool_:
-        return mask.to(dtype=like.dtype)
-    return choose(mask, -math.inf, 0.0).to(dtype=like.dtype)
+        return weights, (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
 
 
 class SDPBackend(Enum):
@@ -200,3 +146,6 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> AbstractContextMan
     if not chosen or not all(isinstance(way, SDPBackend) for way in chosen):
         raise BadValueError(f"sdpa_kernel needs one SDPBackend or more, not {backends!r:.40}")
     return nullcontext()
+
+
+__getattr__ = _unknown(__name__)

@@ -27,7 +27,7 @@ def spread(value: Any, axes: int) -> tuple[int, ...]:
     return sizes
 
 
-class _Conv(Module):
+class _ConvNd(Module):
     """What all convolutions share; a subclass says how many spatial axes there are."""
 
     axes: int
@@ -124,7 +124,7 @@ class _Conv(Module):
         return ", ".join(parts)
 
 
-class _Forward(_Conv):
+class _Forward(_ConvNd):
     """A convolution proper."""
 
     def __init__(
@@ -165,7 +165,7 @@ class Conv3d(_Forward):
     axes = 3
 
 
-class _Transposed(_Conv):
+class _Transposed(_ConvNd):
     """The gradient of a convolution, as a layer."""
 
     transposed = True

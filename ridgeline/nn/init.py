@@ -187,4 +187,9 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
         return tensor.mul_((order >= math.ceil(sparsity * rows)).to(dtype=tensor.dtype))
 
 
+# torch's private names of these, which public programs call
+_calculate_fan_in_and_fan_out, _calculate_correct_fan = fans, _fan
+_no_grad_uniform_, _no_grad_normal_, _no_grad_fill_ = uniform_, normal_, constant_
+_no_grad_trunc_normal_ = trunc_normal_
+
 _describe("nn.init", {name: made for name, made in globals().items() if name[0] != "_"})

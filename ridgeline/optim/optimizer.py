@@ -378,3 +378,13 @@ def _fitted(parameter: Tensor, expected: State, key: str, value: Any) -> Any:
     array = value if isinstance(value, Tensor) else np.asarray(value)
     dtype = own.dtype if own is not None else parameter.dtype
     return tensor(array, dtype=dtype, device=parameter.device)
+
+
+class _Required:
+    """torch's mark for a default that a parameter group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()

@@ -73,3 +73,8 @@ def load(
     `mmap=True` the file stays where it is, and its pages are read when they are used.
     """
     return read_file(f, map_location, bool(mmap))
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """A tensor on the device that a file names for it."""
+    return storage.to(device=location)

@@ -113,6 +113,16 @@ def get_autocast_dtype(device_type: str) -> DType:
     return dict(modes.autocast).get(kind, default)
 
 
+def get_autocast_gpu_dtype() -> DType:
+    """The narrow type on GPUs."""
+    return get_autocast_dtype("cuda")
+
+
+def get_autocast_cpu_dtype() -> DType:
+    """The narrow type on the CPU."""
+    return get_autocast_dtype("cpu")
+
+
 def autocasting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors under autocast's rules; inside it nothing more is converted."""
     if not any(name in names for table in (_NARROW, _WIDE, _WIDEST, _FORBIDDEN)

@@ -50,3 +50,12 @@ def from_numpy(array: Array) -> Tensor:
 def wrap_operand(value: Operand, dtype: DType) -> Tensor:
     """A number as a 0-d tensor."""
     return wrap(as_node(value, dtype), PLAIN)
+
+
+def frombuffer(
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A vector over the memory of an object with a buffer, which sees what is written there."""
+    kind = dtypes.as_dtype(dtype).numpy
+    made = from_numpy(np.frombuffer(buffer, kind, count, offset))
+    return made.requires_grad_() if requires_grad else made

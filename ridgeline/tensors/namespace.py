@@ -33,3 +33,8 @@ def is_tensor(obj: Any) -> bool:
 def result_type(*values: Any) -> DType:
     """The element type of an op on tensors and numbers."""
     return operands.result_type(*[read(v) if isinstance(v, Tensor) else v for v in values])
+
+
+def _assert(condition: Any, message: str) -> None:
+    """Python's `assert` as a function, which `fx` can trace."""
+    assert condition, message

@@ -296,7 +296,10 @@ def _sparse_only(name: str) -> Any:
 
 
 METHODS = {
-    **{n: _sparse_only(n) for n in ("coalesce", "indices", "values", "crow_indices")},
+    **{n: _sparse_only(n) for n in (
+        "coalesce", "indices", "values", "crow_indices", "col_indices", "row_indices",
+        "ccol_indices", "is_coalesced",
+    )},
     "to_sparse": to_sparse, "to_dense": to_dense,
     "to_sparse_csr": lambda self: to_sparse(self, layout=sparse_csr),
     "to_sparse_coo": to_sparse,

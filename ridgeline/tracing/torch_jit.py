@@ -79,6 +79,10 @@ class ScriptModule:
     """A class that no module here is of."""
 
 
+class TracerWarning(UserWarning):
+    """torch's warning of what a trace does not see; jit guards it or refuses."""
+
+
 class _Annotations:
     """torch.jit.annotations: typing's names."""
 
@@ -89,13 +93,15 @@ class _Annotations:
 
 NAMES: dict[str, Any] = {
     "Final": Final, "Attribute": annotate, "ScriptFunction": JitFunction,
-    "ScriptModule": ScriptModule, "annotate": annotate, "annotations": _Annotations,
+    "ScriptModule": ScriptModule, "TracerWarning": TracerWarning,
+    "annotate": annotate, "annotations": _Annotations,
     "export": _kept, "fork": fork, "freeze": _kept, "fuser": _block, "ignore": _kept,
     "interface": _kept, "is_scripting": is_scripting, "is_tracing": is_tracing,
     "isinstance": isinstance_, "load": _no_files, "optimize_for_inference": _kept,
     "optimized_execution": _block, "save": _no_files, "script": script,
     "script_if_tracing": _kept, "script_method": _kept, "trace": trace, "trace_module": trace,
-    "unused": _kept, "wait": wait, "_overload": _kept, "_overload_method": _kept,
+    "unused": _kept, "wait": wait, "_script_if_tracing": _kept,
+    "_overload": _kept, "_overload_method": _kept,
 }  # fmt: skip
 for _name, _value in NAMES.items():
     setattr(jit, _name, _value)

@@ -9,6 +9,6 @@ _find = _unknown(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpoint", "pytree", "tensorboard"):
+    if name in ("checkpoint", "dlpack", "pytree", "tensorboard"):
         return import_module(f"{__name__}.{name}")
     return _find(name)

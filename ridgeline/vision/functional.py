@@ -8,18 +8,31 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline import dtypes
 from ridgeline.data.optional import need
 from ridgeline.errors import BadTypeError, BadValueError
 from ridgeline.nn import functional
 from ridgeline.tensors.creation import from_numpy
 from ridgeline.tensors.public import cat
 from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.vision.adjustments import (
+    adjust_gamma as adjust_gamma,
+    adjust_hue as adjust_hue,
+    adjust_sharpness as adjust_sharpness,
+    autocontrast as autocontrast,
+    blurred,
+    equalize as equalize,
+    invert as invert,
+    posterize as posterize,
+    solarize as solarize,
+)
 
 
 class InterpolationMode(Enum):
     """How a picture is read between its pixels."""
 
     NEAREST = "nearest"
+    NEAREST_EXACT = "nearest-exact"
     BILINEAR = "bilinear"
     BICUBIC = "bicubic"
     LANCZOS = "lanczos"
@@ -237,3 +250,74 @@ def convert_image_dtype(image: Tensor, dtype: Any) -> Tensor:
     if image.is_floating_point() == dtype.is_floating_point:
         return image.to(dtype)
     return image.to(dtype) / 255 if dtype.is_floating_point else (image * 255.999).to(dtype)
+
+
+def gaussian_blur(
+    img: Any, kernel_size: int | Sequence[int], sigma: float | Sequence[float] | None = None
+) -> Any:
+    """Each pixel the mean of those around it, by a normal distribution; borders are mirrored."""
+    if isinstance(img, Tensor):
+        return blurred(img, kernel_size, sigma)
+    return to_pil_image(blurred(pil_to_tensor(img), kernel_size, sigma))
+
+
+def get_dimensions(img: Any) -> list[int]:
+    """Channels, height and width."""
+    channels = img.shape[-3] if isinstance(img, Tensor) else len(img.getbands())
+    return [channels, *size_of(img)]
+
+
+def get_size(img: Any) -> list[int]:
+    """Height and width."""
+    return list(size_of(img))
+
+
+def get_image_size(img: Any) -> list[int]:
+    """Width and height."""
+    return list(size_of(img)[::-1])
+
+
+def get_image_num_channels(img: Any) -> int:
+    """How many channels a picture has."""
+    return get_dimensions(img)[0]
+
+
+def resized_crop(
+    img: Any,
+    top: int,
+    left: int,
+    height: int,
+    width: int,
+    size: int | Sequence[int],
+    interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+    antialias: bool | None = True,
+) -> Any:
+    """A part of a picture in another size."""
+    return resize(crop(img, top, left, height, width), size, interpolation, None, antialias)
+
+
+def ten_crop(img: Any, size: int | Sequence[int], vertical_flip: bool = False) -> tuple[Any, ...]:
+    """The four corners and the middle, of the picture and of the flipped one."""
+    return five_crop(img, size) + five_crop(vflip(img) if vertical_flip else hflip(img), size)
+
+
+def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = False) -> Tensor:
+    """A rectangle of a tensor overwritten."""
+    made = img if inplace else img.clone()
+    made[..., i : i + h, j : j + w] = v
+    return made
+
+
+def to_image(inpt: Any) -> Tensor:
+    """A picture, an array [h, w, c] or a tensor as a tensor [c, h, w] of its own type."""
+    return inpt if isinstance(inpt, Tensor) else pil_to_tensor(inpt)
+
+
+def to_dtype(inpt: Tensor, dtype: Any = dtypes.float32, scale: bool = False) -> Tensor:
+    """Another element type; with `scale`, bytes in 0…255 become floats in 0…1 and back."""
+    return convert_image_dtype(inpt, dtype) if scale else inpt.to(dtype)
+
+
+to_dtype_image, horizontal_flip, vertical_flip = to_dtype, hflip, vflip
+_get_image_size, resize_image, pad_image, crop_image = get_image_size, resize, pad, crop
+rgb_to_grayscale_image, normalize_image = rgb_to_grayscale, normalize

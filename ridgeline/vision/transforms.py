@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from ridgeline.errors import BadValueError
+from ridgeline.module_paths import missing
 from ridgeline.random import default_generator
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.values import philox
@@ -19,12 +21,43 @@ from ridgeline.vision import functional
 from ridgeline.vision.functional import InterpolationMode
 
 __all__ = [
-    "CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "FiveCrop", "Grayscale",
-    "InterpolationMode", "Lambda", "Normalize", "PILToTensor", "Pad", "RandomApply", "RandomChoice",
-    "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomResizedCrop",
-    "RandomRotation", "RandomVerticalFlip", "Resize", "Scale", "ToPILImage", "ToTensor",
+    "CenterCrop",
+    "ColorJitter",
+    "Compose",
+    "ConvertImageDtype",
+    "FiveCrop",
+    "GaussianBlur",
+    "Grayscale",
+    "InterpolationMode",
+    "Lambda",
+    "Normalize",
+    "PILToTensor",
+    "Pad",
+    "RandomAdjustSharpness",
+    "RandomApply",
+    "RandomAutocontrast",
+    "RandomChoice",
+    "RandomCrop",
+    "RandomEqualize",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomInvert",
+    "RandomOrder",
+    "RandomPosterize",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomSolarize",
+    "RandomVerticalFlip",
+    "Resize",
+    "Scale",
+    "TenCrop",
+    "ToPILImage",
+    "ToTensor",
     "functional",
 ]  # fmt: skip
+
+__path__: list[str] = []  # `functional` and `v2` are beside it
 
 
 def uniform(low: float = 0.0, high: float = 1.0) -> float:
@@ -331,23 +364,110 @@ class RandomRotation(Transform):
 
 
 class ColorJitter(Transform):
-    """Brightness, contrast and saturation, changed by random factors in this order."""
+    """Brightness, contrast, saturation and hue, changed by random factors in this order."""
 
     def __init__(
         self, brightness: Any = 0, contrast: Any = 0, saturation: Any = 0, hue: Any = 0
     ) -> None:
-        if hue:
-            raise BadValueError("ColorJitter does not change hues here", help="leave hue= out")
         ranges = [
             (max(0.0, 1 - f), 1 + f) if isinstance(f, int | float) else tuple(f)
             for f in (brightness, contrast, saturation)
         ]
         self.brightness, self.contrast, self.saturation = ranges
+        self.hue = (-hue, hue) if isinstance(hue, int | float) else tuple(hue)
 
     def change(self, img: Any) -> Any:
         """The picture in other colours."""
-        for name in ("brightness", "contrast", "saturation"):
-            img = getattr(functional, f"adjust_{name}")(img, uniform(*getattr(self, name)))
+        for name in ("brightness", "contrast", "saturation", "hue"):
+            factor = uniform(*getattr(self, name))
+            if factor != (name != "hue"):  # one that changes something
+                img = getattr(functional, f"adjust_{name}")(img, factor)
+        return img
+
+
+class RandomInvert(_Sometimes):
+    """White for black, or not."""
+
+    made = staticmethod(functional.invert)
+
+
+class RandomAutocontrast(_Sometimes):
+    """Each channel spread from black to white, or not."""
+
+    made = staticmethod(functional.autocontrast)
+
+
+class RandomEqualize(_Sometimes):
+    """As many dark as bright pixels, or not."""
+
+    made = staticmethod(functional.equalize)
+
+
+class RandomPosterize(_Sometimes):
+    """Bytes with only their first bits, or not."""
+
+    def __init__(self, bits: int, p: float = 0.5) -> None:
+        super().__init__(p)
+        self.bits = bits
+
+    def made(self, img: Any) -> Any:
+        """The picture of few colours."""
+        return functional.posterize(img, self.bits)
+
+
+class RandomSolarize(_Sometimes):
+    """What is brighter than a threshold inverted, or not."""
+
+    def __init__(self, threshold: float, p: float = 0.5) -> None:
+        super().__init__(p)
+        self.threshold = threshold
+
+    def made(self, img: Any) -> Any:
+        """The picture with its bright parts inverted."""
+        return functional.solarize(img, self.threshold)
+
+
+class RandomAdjustSharpness(_Sometimes):
+    """Sharper or smoother, or not."""
+
+    def __init__(self, sharpness_factor: float, p: float = 0.5) -> None:
+        super().__init__(p)
+        self.sharpness_factor = sharpness_factor
+
+    def made(self, img: Any) -> Any:
+        """The picture by the factor."""
+        return functional.adjust_sharpness(img, self.sharpness_factor)
+
+
+class GaussianBlur(Transform):
+    """Blurred by a deviation between two, or by one."""
+
+    def __init__(self, kernel_size: Any, sigma: Any = (0.1, 2.0)) -> None:
+        self.kernel_size = _pair(kernel_size)
+        self.sigma = (sigma, sigma) if isinstance(sigma, int | float) else tuple(sigma)
+
+    def change(self, img: Any) -> Any:
+        """The blurred picture."""
+        return functional.gaussian_blur(img, self.kernel_size, uniform(*self.sigma))
+
+
+class TenCrop(_Function):
+    """The four corners and the middle, of the picture and of the flipped one."""
+
+    def __init__(self, size: Any, vertical_flip: bool = False) -> None:
+        super().__init__(functional.ten_crop, _pair(size), vertical_flip)
+
+
+class RandomOrder(Transform):
+    """Changes in a random order."""
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
+        self.transforms = list(transforms)
+
+    def change(self, img: Any) -> Any:
+        """What the last one gives."""
+        for transform in sorted(self.transforms, key=lambda _: uniform()):
+            img = transform(img)
         return img
 
 
@@ -371,3 +491,9 @@ class RandomErasing(_Sometimes):
         made = img.clone()
         made[..., top : top + height, left : left + width] = self.value
         return made
+
+
+def __getattr__(name: str) -> Any:
+    if name == "v2":
+        return import_module("ridgeline.vision.v2")
+    raise AttributeError(missing(__name__, name), name=name)

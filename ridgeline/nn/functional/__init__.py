@@ -12,7 +12,7 @@ from functools import cache, wraps
 from typing import Any
 
 from ridgeline.module_paths import unknown
-from ridgeline.nn.functional import attention, embeddings, losses, normalization
+from ridgeline.nn.functional import attention, embeddings, heads, losses, normalization
 from ridgeline.nn.functional.in_place import PLACES, with_inplace
 from ridgeline.nn.functional.table import OWN
 from ridgeline.record.recorder import taped
@@ -22,7 +22,7 @@ from ridgeline.tensors.autocast import autocasting
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.tensor import Tensor
 
-_MODULES = (attention, embeddings, losses, normalization)
+_MODULES = (attention, embeddings, heads, losses, normalization)
 
 NAMES = frozenset((
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
@@ -40,7 +40,8 @@ NAMES = frozenset((
     "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss", "max_pool1d",
     "max_pool2d",
     "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss",
-    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist",
     "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6",
     "rms_norm", "rrelu", "scaled_dot_product_attention", "selu", "sigmoid", "silu",

@@ -14,6 +14,15 @@ from ridgeline.nn.utils.reparametrized import (
     spectral_norm,
     weight_norm,
 )
+from ridgeline.nn.utils.tuples import (  # torch has them in nn.modules.utils
+    _list_with_default as _list_with_default,
+    _ntuple as _ntuple,
+    _pair as _pair,
+    _quadruple as _quadruple,
+    _reverse_repeat_tuple as _reverse_repeat_tuple,
+    _single as _single,
+    _triple as _triple,
+)
 from ridgeline.nn.utils.vectors import parameters_to_vector, vector_to_parameters
 from ridgeline.reference import describe as _describe
 

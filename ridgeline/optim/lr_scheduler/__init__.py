@@ -17,6 +17,7 @@ from ridgeline.optim.lr_scheduler.factors import (
 from ridgeline.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from ridgeline.reference import describe as _describe
 
+_LRScheduler = LRScheduler  # its name before torch 2
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
     "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
