@@ -134,6 +134,7 @@ _SUBMODULES = frozenset((
 _HOMES = {
     "ridgeline.amp": "GradScaler",
     "ridgeline.array_api.types": "isdtype",
+    "ridgeline.autograd.checkpoint": "checkpoint",
     "ridgeline.autograd.jacobians": "hessian jacfwd jacobian jacrev",
     "ridgeline.autograd.transforms": "grad jvp linearize value_and_grad vjp",
     "ridgeline.autograd.vectorize": "vmap",
@@ -192,6 +193,7 @@ _loops.__class__ = _LoopsModule
 
 if TYPE_CHECKING:
     from ridgeline.array_api.types import isdtype as isdtype
+    from ridgeline.autograd.checkpoint import checkpoint as checkpoint
     from ridgeline.autograd.jacobians import (
         hessian as hessian,
         jacfwd as jacfwd,

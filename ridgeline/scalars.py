@@ -122,6 +122,10 @@ def _inverse_power(a: Array, s: Array) -> Array:
     return np.asarray(np.power(a, -s))
 
 
+def _first(a: Array, b: Array) -> Array:
+    return a.copy()
+
+
 def _select(condition: Array, yes: Array, no: Array) -> Array:
     return np.where(condition, yes, no)
 
@@ -205,6 +209,8 @@ _ROWS = (
     _row("mulhi", 2, "same", "int", ("uint",), _mulhi),
     _row("fma", 3, "same", "fma", _REAL_FLOATS, fma),
     _row("select", 3, "last", "cmp", _ALL, _select),
+    # the first operand, once the second is there: no pass takes it for the first (ops/barrier.py)
+    _row("after", 2, "same", "int", ("bool", *_REALS), _first),
     # a random word, of uint64 alone: the stream's key, the block and the place in it
     _row("philox", 3, "same", "sfu", ("uint",), philox.word),
     # functions whose derivatives, and more functions like them, are in `ops/special.py`

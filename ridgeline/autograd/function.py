@@ -87,7 +87,7 @@ class _Rule:
             found.append(None if part is None else read(part.to(source.dtype)))
         return found
 
-    def reads(self) -> Sequence[Node]:
+    def reads(self, current: Node) -> Sequence[Node]:
         return [read(saved) for saved in self.context._saved if saved is not None]
 
     def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:

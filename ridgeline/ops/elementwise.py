@@ -390,6 +390,7 @@ _DERIVATIVES: dict[str, Derivative] = {
     "copysign": _copied_sign,
     "fmod": _truncated_remainder,
     "add": lambda current, i, t: t,
+    "after": lambda current, i, t: t if i == 0 else None,
     "sub": lambda current, i, t: t if i == 0 else -t,
     "mul": _product,
     "div": _quotient,
@@ -404,7 +405,7 @@ _DERIVATIVES: dict[str, Derivative] = {
 # see `Op.linear`; a zero derivative reads nothing either
 _LINEAR: dict[str, tuple[tuple[int, ...], ...]] = {
     **dict.fromkeys(("neg", "sign", "floor", "ceil", "round", "trunc"), ((0,),)),
-    **dict.fromkeys(("add", "sub", "floordiv"), ((0, 1),)),
+    **dict.fromkeys(("add", "after", "sub", "floordiv"), ((0, 1),)),
     **dict.fromkeys(("div", "fmod", "mod"), ((0,),)),
     "mul": ((0,), (1,)),
     "select": ((1, 2),),

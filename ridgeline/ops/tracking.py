@@ -47,7 +47,7 @@ class Rule(Protocol):
 
     def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]: ...
 
-    def reads(self) -> Sequence[Node]: ...
+    def reads(self, current: Node) -> Sequence[Node]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class _Unchanged:
         """Forward mode."""
         return tangents
 
-    def reads(self) -> Sequence[Node]:
+    def reads(self, current: Node) -> Sequence[Node]:
         """Nothing is kept."""
         return ()
 
@@ -189,10 +189,10 @@ class BatchedRule:
         types = [source.types[0] for source in sources]
         return self._run(self.original.attrs.rule.jvp, types, tangents)
 
-    def reads(self) -> Sequence[Node]:
+    def reads(self, current: Node) -> Sequence[Node]:
         """What the rule keeps, batched."""
         with self.batching.inside():
-            kept = self.original.attrs.rule.reads()
+            kept = self.original.attrs.rule.reads(self.original)
         return [found for found, _ in self.batching.run(kept)]
 
     def _run(

@@ -120,9 +120,10 @@ def test_regions_are_pooled() -> None:
         height, width = max(y2 - y1 + 1, 1), max(x2 - x1 + 1, 1)
         for py in range(2):
             for px in range(2):
-                rows = slice(y1 + math.floor(py * height / 2), y1 + math.ceil((py + 1) * height / 2))
-                cols = slice(x1 + math.floor(px * width / 2), x1 + math.ceil((px + 1) * width / 2))
-                np.testing.assert_array_equal(grid[:, py, px], maps[0][:, rows, cols].max((1, 2)))
+                top, bottom = math.floor(py * height / 2), math.ceil((py + 1) * height / 2)
+                left, right = math.floor(px * width / 2), math.ceil((px + 1) * width / 2)
+                part = maps[0][:, y1 + top : y1 + bottom, x1 + left : x1 + right]
+                np.testing.assert_array_equal(grid[:, py, px], part.max((1, 2)))
 
 
 def test_small_things_of_ops() -> None:

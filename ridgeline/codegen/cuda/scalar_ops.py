@@ -58,6 +58,8 @@ def scalar(name: str, dtype: DType, operand: DType, args: list[str], near: bool 
     """
     if name == "select":
         return f"({args[0]} ? {args[1]} : {args[2]})"
+    if name == "after":
+        return args[0]
     if name == "cast":
         return convert(args[0], operand, dtype)
     if name == "bitcast":

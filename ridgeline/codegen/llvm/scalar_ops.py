@@ -140,6 +140,8 @@ class ScalarEmitter:
         if name == "bitcast":
             return self._bitcast(operands[0], dtype)
         operands = self.matched(*operands)
+        if name == "after":
+            return operands[0]
         kind = operands[0].dtype.kind
         if name in _COMPARE_FLOAT:
             return self._compare(name, *operands)

@@ -72,8 +72,8 @@ OUTLINED: dict[str, Callable[..., Expr]] = {"inverse_power": inverse_power}
 # rows that code generators have instructions for
 INSTRUCTIONS = frozenset((
     "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "reciprocal", "sqrt", "isnan", "not",
-    "add", "sub", "mul", "div", "floordiv", "mod", "max", "min", "lt", "le", "eq", "ne", "and",
-    "or", "xor", "shl", "shr", "mulhi", "fma", "select", "guarded", "libm_sin",
+    "add", "after", "sub", "mul", "div", "floordiv", "mod", "max", "min", "lt", "le", "eq", "ne",
+    "and", "or", "xor", "shl", "shr", "mulhi", "fma", "select", "guarded", "libm_sin",
     "libm_cos", "libm_pow",
 ))  # fmt: skip
 

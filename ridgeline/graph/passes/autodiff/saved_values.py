@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ridgeline.graph.node import LEAF, PROJ, Node, leaf, topological
 from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
-from ridgeline.ops.differentiate import ends
+from ridgeline.ops.differentiate import ends, sources
 from ridgeline.ops.tracking import CUSTOM
 
 
@@ -18,7 +18,7 @@ def reads_values(current: Node) -> bool:
     """True where a node's rule needs more than the cotangent and constants."""
     op, inputs = current.op, current.inputs
     if op.family == "movement":
-        return op is CUSTOM and bool(current.attrs.rule.reads())
+        return op is CUSTOM and bool(current.attrs.rule.reads(current))
     if op.linear_if is not None and not op.linear_if(current.attrs):
         return True
     for group in op.linear:
@@ -55,9 +55,12 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
     # below a value that exists already, an earlier flush kept what is needed
     order = topological(roots, lambda n: n.buffer is not None)
     below = set(order)
+    followed = _differentiated(roots) if any(n.op is CUSTOM for n in order) else below
     needed: dict[Node, None] = {}
     seen: set[Node] = set()  # shared by all rules, or a long chain would be walked again and again
     for current in order:
+        if current not in followed:
+            continue
         differentiable = any(t.dtype.is_differentiable for t in current.types)
         if not current.inputs or not differentiable or current.op is PROJ or ends(current):
             continue
@@ -78,6 +81,14 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
     return [node for node in kept if not is_known(node) and len(node.types) == 1]
 
 
+def _differentiated(roots: Sequence[Node]) -> set[Node]:
+    """What derivatives go through: how values with a rule of their own were made is not."""
+    reached = topological(
+        roots, lambda n: n.buffer is not None or ends(n), lambda n, i: i in sources(n)
+    )
+    return set(reached)
+
+
 _REPEATED = ("pointwise", "movement")
 
 
@@ -89,7 +100,7 @@ def _is_fixed(node: Node) -> bool:
 def _gradient_of(current: Node) -> list[Node]:
     """What one node's rule gives for a placeholder; a user's own rule is not run for this."""
     if current.op is CUSTOM:
-        return list(current.attrs.rule.reads())
+        return list(current.attrs.rule.reads(current))
     placeholder: list[Node | None] = [
         leaf(t) if t.dtype.is_differentiable else None for t in current.types
     ]
