@@ -128,5 +128,9 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """False: what is not deterministic is not warned of but refused."""
+    """False: what is not deterministic is not warned of but refused.
+
+    >>> rl.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return False

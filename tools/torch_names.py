@@ -24,7 +24,7 @@ CASES = ROOT / "tests" / "names" / "cases.txt"
 _SHORT = {"torch": "", "nn": "nn", "F": "nn.functional"}
 # names that are here and do less, or something else, than in torch
 DIFFERENCES = {
-    "utils.checkpoint.checkpoint": "the function runs once; backward() computes what it recorded again",
+    "utils.checkpoint.checkpoint": "the function runs once; what it recorded is computed again",
     "jit.script": "a function is captured when it is called; a module stays as it is",
     "jit.is_tracing": "True while `rl.jit` captures a function",
     "nn.DataParallel": "one device computes the whole batch",

@@ -114,12 +114,20 @@ def get_autocast_dtype(device_type: str) -> DType:
 
 
 def get_autocast_gpu_dtype() -> DType:
-    """The narrow type on GPUs."""
+    """The narrow type on GPUs.
+
+    >>> rl.get_autocast_gpu_dtype()
+    ridgeline.float16
+    """
     return get_autocast_dtype("cuda")
 
 
 def get_autocast_cpu_dtype() -> DType:
-    """The narrow type on the CPU."""
+    """The narrow type on the CPU.
+
+    >>> rl.get_autocast_cpu_dtype()
+    ridgeline.bfloat16
+    """
     return get_autocast_dtype("cpu")
 
 

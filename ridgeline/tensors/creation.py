@@ -55,7 +55,11 @@ def wrap_operand(value: Operand, dtype: DType) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A vector over the memory of an object with a buffer, which sees what is written there."""
+    """A vector over the memory of an object with a buffer, which sees what is written there.
+
+    >>> rl.frombuffer(bytearray(b"abcd"), dtype=rl.uint8, count=3)
+    tensor([97, 98, 99], dtype=ridgeline.uint8)
+    """
     kind = dtypes.as_dtype(dtype).numpy
     made = from_numpy(np.frombuffer(buffer, kind, count, offset))
     return made.requires_grad_() if requires_grad else made

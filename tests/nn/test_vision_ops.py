@@ -177,6 +177,7 @@ def test_pictures_change_as_tensors_and_as_pillows(tmp_path) -> None:
 def test_blurring_is_a_mean_by_a_normal_distribution() -> None:
     image = RNG.uniform(size=(2, 8, 7)).astype(np.float32)
     found = functional.gaussian_blur(rl.tensor(image), (3, 5), (0.8, 1.3)).numpy()
+
     def bell(n, s):
         weights = np.exp(-((np.arange(n) - n // 2) ** 2) / (2 * s * s))
         return weights / weights.sum()

@@ -118,6 +118,13 @@ def multi_head_attention_forward(
     """Attention with several heads over [length, batch, width], and its weights if wanted.
 
     In a boolean mask True marks what is left out, as torch has it here.
+
+    >>> x, w = rl.ones(3, 1, 4), rl.ones(12, 4)
+    >>> out, weights = F.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, w, None, None, None, False, 0.0, rl.eye(4), None
+    ... )
+    >>> out.shape, weights.shape
+    (ridgeline.Size([3, 1, 4]), ridgeline.Size([1, 3, 3]))
     """
     if static_k is not None or static_v is not None:
         raise BadValueError("keys and values that are projected already (static_k) are not taken")
