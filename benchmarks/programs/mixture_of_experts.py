@@ -67,15 +67,18 @@ def make(sizes: Sizes) -> Step:
     labels = tensor(numbers.integers(0, sizes.classes, count))
     model = initialise(Model(sizes))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    criterion = compiled(F.cross_entropy)  # the sizes inside the model are known to Python alone
 
-    def step(number: int):
-        begin = number * sizes.tokens % count
-        chosen = slice(begin, begin + sizes.tokens)
-        loss = criterion(model(data[chosen]), labels[chosen])
+    @compiled
+    def train(x, y):
+        loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         return loss
+
+    def step(number: int):
+        begin = number * sizes.tokens % count
+        chosen = slice(begin, begin + sizes.tokens)
+        return train(data[chosen], labels[chosen])
 
     return step

@@ -1,7 +1,8 @@
 """Values that decide a shape or a Python bool: read now when uncompiled, an error while jit traces.
 
 `nonzero`, boolean masks and `unique` have results whose size depends on the numbers. Everything
-recorded so far is computed to learn it; jit has no numbers, so there it must be avoided.
+recorded so far is computed to learn it. jit has no numbers: there masks are counted by a stage of
+their own (`tracing/counted.py`), and the others must be avoided.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functions whose shape depends on the values: nonzero, masks, unique, bincount.
 
-They compute what was recorded so far when uncompiled; under jit they take `size=` where torch
-offers it (`nonzero_static`), and raise otherwise.
+They compute what was recorded so far when uncompiled; under jit the length of what a mask picks is
+an unknown size, and the others raise.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ridgeline.ops.movement import broadcast_shapes, stretch
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.scan import scan
 from ridgeline.record.cells import known
+from ridgeline.record.modes import modes
 from ridgeline.scalars import Array
 
 _PLACES = TensorType((), dtypes.int64)
@@ -39,8 +40,24 @@ def indices(array: Array) -> Node:
 
 def places_of(mask: Node, what: str, remedy: str = "") -> list[Node]:
     """Where a mask holds: one index vector per axis, in row-major order."""
-    found = np.nonzero(concrete(truth(mask), what, remedy))
+    holds = truth(mask)
+    capture = modes.capture
+    if capture is not None and capture.depends(holds):
+        counted = capture.places(holds)
+        if counted is not None:
+            return counted
+    found = np.nonzero(concrete(holds, what, remedy))
     return [indices(part) for part in found]
+
+
+def _rows_of(input: Node, what: str) -> Node:
+    """Where an input is not zero, a row each; a scalar that is not is a row without columns."""
+    holds = truth(input)
+    if not input.shape:
+        count = int(concrete(holds, what, _STATIC))
+        return indices(np.empty((count, 0), np.int64))
+    columns = places_of(holds, what, _STATIC)
+    return movement.concat([movement.reshape(c, (*c.shape, 1)) for c in columns], 1)
 
 
 _STATIC = "use nonzero_static(size=...), or where() with three arguments"
@@ -52,8 +69,7 @@ def nonzero(input: Node, *, as_tuple: bool = False) -> Node | tuple[Node, ...]:
     if as_tuple:
         source = lined(input)
         return tuple(places_of(source, "nonzero", _STATIC))
-    values = concrete(truth(input), "nonzero", _STATIC)
-    return indices(_rows(values))
+    return _rows_of(input, "nonzero")
 
 
 @public(method=False)
@@ -68,15 +84,10 @@ def where(
     return choose(condition, input, other)
 
 
-def _rows(values: Array) -> Array:
-    """The places that hold, a row each; a scalar that holds is a row without columns."""
-    return np.stack(np.nonzero(values), 1) if values.ndim else np.empty((int(values), 0), np.int64)
-
-
 @public()
 def argwhere(input: Node) -> Node:
     """The indices of the elements that are not zero, a row each."""
-    return indices(_rows(concrete(truth(input), "argwhere", _STATIC)))
+    return _rows_of(input, "argwhere")
 
 
 @public()

@@ -8,11 +8,11 @@ result then stands for that value only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ridgeline.atomic import Block
-from ridgeline.graph.sizes import Relation, SizeExpr, bounds, deciding, evaluate
+from ridgeline.graph.sizes import Relation, SizeExpr, bounds, deciding, evaluate, symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,17 @@ class Fact:
         value = evaluate(self.size, values)
         return (value == 0 if self.relation == "==" else value < 0) is self.holds
 
+    @property
+    def unknowns(self) -> set[str]:
+        """The names of the unknowns that it is about."""
+        return {unknown.name for unknown in symbols([self.size])}
+
+    @property
+    def code(self) -> str:
+        """The same as an expression of Python over the unknowns by name."""
+        relation = "== 0" if self.relation == "==" else "< 0"
+        return f"(({self.size}) {relation}) is {self.holds}"
+
     def __str__(self) -> str:
         number = self.size.form.constant
         rest = self.size - number
@@ -38,6 +49,18 @@ class Fact:
         return f"{rest} {signs[self.relation, self.holds]} {-number}"
 
 
+def _always(**values: int) -> bool:
+    return True
+
+
+def _compiled(facts: Sequence[Fact]) -> Callable[..., bool]:
+    """One function that says whether all of some facts hold: it is asked in every call."""
+    names = [unknown.name for unknown in symbols([fact.size for fact in facts])]
+    text = " and ".join(fact.code for fact in facts)
+    made: Callable[..., bool] = eval(f"lambda {', '.join([*names, '**others'])}: {text}")
+    return made
+
+
 class Facts:
     """The questions that were asked about some sizes, with their answers."""
 
@@ -45,13 +68,23 @@ class Facts:
         self.values = dict(values)
         self._found: dict[tuple[Relation, str], Fact] = {}
         self.pinned: dict[str, int] = {}  # sizes that were used as plain numbers, by text
+        self._all_fit: tuple[int, Callable[..., bool]] = 0, _always  # for so many facts
 
     def deciding(self) -> Block:
         """Answer what is asked in this thread."""
-        return deciding(self._decide, self._number)
+        return deciding(self._decide, self._number, self._at_hand)
 
     def broken(self, values: Mapping[str, int]) -> Fact | None:
         """A fact that does not hold at these values, if there is one."""
+        count, all_fit = self._all_fit
+        if count != len(self._found):
+            all_fit = _compiled(list(self._found.values()))
+            self._all_fit = len(self._found), all_fit
+        try:
+            if all_fit(**values):
+                return None
+        except ZeroDivisionError:  # a quotient of sizes by zero is zero
+            pass
         return next((fact for fact in self._found.values() if not fact.fits(values)), None)
 
     def __iter__(self) -> Iterator[Fact]:
@@ -65,6 +98,9 @@ class Facts:
             holds = value == 0 if relation == "==" else value < 0
             found = self._found[key] = Fact(relation, size, holds)
         return found.holds
+
+    def _at_hand(self, size: SizeExpr) -> int:
+        return evaluate(size, self.values)
 
     def _number(self, size: SizeExpr) -> int:
         value = evaluate(size, self.values)

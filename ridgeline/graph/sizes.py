@@ -12,7 +12,7 @@ is an error.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from math import prod
@@ -31,6 +31,7 @@ class _Deciding(threading.local):
     """Who says whether `size relation 0` holds: one for each thread."""
 
     decide: Callable[[Relation, SizeExpr], bool] | None = None
+    at_hand: Callable[[SizeExpr], int] | None = None
     number: Callable[[SizeExpr], int] | None = None
 
 
@@ -38,10 +39,12 @@ _deciding = _Deciding()
 
 
 def deciding(
-    decide: Callable[[Relation, SizeExpr], bool], number: Callable[[SizeExpr], int]
+    decide: Callable[[Relation, SizeExpr], bool],
+    number: Callable[[SizeExpr], int],
+    at_hand: Callable[[SizeExpr], int],
 ) -> Block:
     """Put to these functions what bounds leave open, in this thread."""
-    return Switch(_deciding, decide=decide, number=number)
+    return Switch(_deciding, decide=decide, number=number, at_hand=at_hand)
 
 
 def remembered(function: F) -> F:
@@ -217,6 +220,27 @@ def _holds(relation: Relation, size: Size) -> bool:
     if relation == "==":
         return False  # not the same expression
     raise TypeError(f"whether {size} < 0 is known only when a program runs")
+
+
+def meet(left: Size, right: Size) -> bool:
+    """True for two sizes that are equal; for whoever does no harm by taking them for different.
+
+    Sizes of different form that differ in the values at hand are different, and no fact is made of
+    it: what was decided then holds where they happen to be equal as well.
+    """
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    if _form(left) == _form(right):
+        return True
+    difference = left - right
+    if isinstance(difference, SizeExpr) and _deciding.at_hand is not None:
+        return _deciding.at_hand(difference) == 0 and left == right
+    return left == right
+
+
+def shapes_meet(left: Sequence[Size], right: Sequence[Size]) -> bool:
+    """The same of two shapes."""
+    return len(left) == len(right) and all(map(meet, left, right))
 
 
 def _quasi(kind: Literal["//", "%", "min", "max"], left: Size, right: Size) -> Size:

@@ -77,6 +77,9 @@ class RunningCapture(Protocol):
     def require(self, holds: Callable[[], bool], text: str) -> None:
         """The trace is valid only while `holds()` is true."""
 
+    def places(self, mask: Node) -> list[Node] | None:
+        """Index vectors of where a mask holds, of unknown length; None where it must be known."""
+
 
 class CallObserver(Protocol):
     """Is told of what the function that jit traces calls and reads."""

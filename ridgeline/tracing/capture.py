@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline import dtypes
 from ridgeline.atomic import Change
+from ridgeline.devices import CPU
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, constant
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ridgeline.functions.random import Generator
     from ridgeline.scalars import Array
     from ridgeline.tensors.tensor import Tensor
+    from ridgeline.tracing.counted import CountedMasks
     from ridgeline.tracing.kept_state import Held
 
 _WORD = TensorType((), dtypes.uint64)
@@ -109,6 +111,10 @@ class _Stream:
     used: Size = 0
 
 
+class SizesNeeded(Exception):
+    """A function that was traced with plain sizes picks by values: it is traced once more."""
+
+
 class Capture:
     """What one traced call has read and changed so far."""
 
@@ -132,6 +138,7 @@ class Capture:
         self._numbers: dict[Hashable, Lifted] = {}
         self._number_inputs: dict[tuple[int, DType], tuple[Lifted, Node]] = {}
         self._origin: dict[Cell, Source] = {}  # cells that are reached in a particular way
+        self.counted: CountedMasks | None = None  # where sizes may follow from values
 
     # ---- cells ----------------------------------------------------------------------------------
 
@@ -308,6 +315,19 @@ class Capture:
     def require(self, holds: Callable[[], bool], text: str) -> None:
         """The trace is valid only while `holds()` is true."""
         self.requirements.append((holds, text))
+
+    def places(self, mask: Node) -> list[Node] | None:
+        """Index vectors of where a mask holds, of unknown length; None where it must be known."""
+        counted = self.counted
+        if counted is None or mask.type.device != CPU:
+            return None
+        if counted.facts is None:
+            needed = SizesNeeded()
+            self.refuse(needed)
+            raise needed
+        found = counted.add(mask)
+        self.inputs |= {n: ArgumentInput(i) for i, n in enumerate(found.places, found.first)}
+        return list(found.places)
 
 
 def _copied(rare: Rare | None) -> Rare | None:

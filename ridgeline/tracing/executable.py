@@ -138,9 +138,20 @@ class Executable:
         self._run_by(make(graph, taken))
 
     @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns that every call takes."""
+        return self._turns
+
+    @property
     def graph(self) -> Graph:
         """What it computes, over its inputs."""
         return self._graph_of()
+
+    def by(self, recording: Recording, program: Any) -> Executable:
+        """The same by a program for other sizes, which none of its results has."""
+        made = copy(self)
+        made.recording, made.program = recording, program
+        return made
 
     def at(self, recording: Recording, settled: Settled, program: Any) -> Executable:
         """The same over a recording of which the sizes are known, by its program."""

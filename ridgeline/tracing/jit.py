@@ -26,6 +26,7 @@ from ridgeline.config import config
 from ridgeline.errors import ArgumentError, RidgelineError
 from ridgeline.execution.device_copies import Brought
 from ridgeline.execution.tiers import Interpreted
+from ridgeline.graph.facts import Facts
 from ridgeline.graph.origins import user_line
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import called, modes
@@ -33,6 +34,7 @@ from ridgeline.record.turns import AGAIN
 from ridgeline.record.upcalls import upcalls
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tracing.audit import compare_traces
+from ridgeline.tracing.capture import SizesNeeded
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.donation import Donate, Donation, give_away
@@ -50,6 +52,7 @@ from ridgeline.tracing.report import (
     passes_text,
 )
 from ridgeline.tracing.signatures import Signature, are_floats, signature_of
+from ridgeline.tracing.staged import REFUTED
 from ridgeline.tracing.symbolic_traces import Template
 from ridgeline.tracing.trace import Trace, trace as trace_call
 
@@ -91,6 +94,7 @@ class JitFunction:
         self._static = 0  # programs for one signature
         self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
         self._views = MovingViews()
+        self._counts = False  # the function has sizes that follow from values
         self._lock = threading.RLock()
         update_wrapper(self, function, updated=())
 
@@ -107,17 +111,18 @@ class JitFunction:
             latest = traces[0]
             if latest.simple and latest.accepts(args):
                 result = latest.executable.replay(args)
-                if result is not AGAIN:
+                if result is not AGAIN and result is not REFUTED:
                     return result
         if not traces and not self._templates and self._opening.runs_python():
             return self._run_python(args, kwargs)
         given: list[Any] = []
         structure = flatten((args, kwargs), given)
         leaves, exact, original = self._views.shown(structure, given), False, (args, kwargs)
+        refuted: list[Pattern] = []  # of traces that do not stand for the counts of this call
         while True:
             args, kwargs = original if leaves is given else unflatten(structure, leaves)
             signature = self._signature(structure, leaves)
-            trace = self._find(signature, leaves)
+            trace = self._find(signature, leaves, refuted)
             traced = trace is None
             if trace is None:
                 if traces and self._opening.runs_python():
@@ -128,7 +133,7 @@ class JitFunction:
                         leaves = self._views.shown(structure, given) if by_value else given
                         exact = not by_value
                         continue
-                trace = self._trace(signature, leaves, args, kwargs)
+                trace = self._trace(signature, leaves, args, kwargs, refuted)
             elif config.audit and trace.is_due():
                 traced = True
                 trace = self._audited(trace, signature, leaves, args, kwargs)
@@ -139,9 +144,12 @@ class JitFunction:
                 leaves, exact = given, True
                 continue
             if self._check and not trace.open and not stored:
-                return checked_call(self.function, trace, leaves, args, kwargs)
-            result = trace.executable.replay(leaves, traced)
-            if result is not AGAIN:
+                result = checked_call(self.function, trace, leaves, args, kwargs)
+            else:
+                result = trace.executable.replay(leaves, traced)
+            if result is REFUTED:
+                refuted += filter(None, [trace.recording.pattern])
+            elif result is not AGAIN:
                 return result
 
     def _signature(self, structure: Hashable, leaves: list[Any]) -> Signature:
@@ -187,17 +195,22 @@ class JitFunction:
                 object.__setattr__(instance, name, bound)
         return bound
 
-    def _find(self, signature: Any, leaves: list[Any]) -> Trace | None:
+    def _find(
+        self, signature: Any, leaves: list[Any], refuted: Sequence[Pattern] = ()
+    ) -> Trace | None:
+        known = set(map(id, refuted))
         with self._lock:
             for index, trace in enumerate(self._traces):
+                if id(trace.recording.pattern) in known:
+                    continue
                 if trace.broken(signature, leaves) is None:
                     if index:
                         self._traces.insert(0, self._traces.pop(index))
                     return trace
             for template in self._templates:
                 values = template.values(signature, leaves)
-                if values is not None:
-                    return self._keep(template.at(values, signature))
+                if values is not None and id(template.pattern) not in known:
+                    return self._keep(template.trace(values, signature))
         return None
 
     def _keep(self, trace: Trace) -> Trace:
@@ -212,9 +225,16 @@ class JitFunction:
         del traces[MOST_TRACES:]
         return trace
 
-    def _trace(self, signature: Any, leaves: list[Any], args: Any, kwargs: Any) -> Trace:
+    def _trace(
+        self,
+        signature: Any,
+        leaves: list[Any],
+        args: Any,
+        kwargs: Any,
+        refuted: Sequence[Pattern] = (),
+    ) -> Trace:
         with self._lock:
-            found = self._find(signature, leaves)  # another thread may have been first
+            found = self._find(signature, leaves, refuted)  # another thread may have been first
             if found is not None:
                 return found
             reason = self._reason(signature, leaves)
@@ -222,19 +242,27 @@ class JitFunction:
             changing = self._changing_floats(signature)
             lifted = signature_of(signature.structure, leaves, changing)
             shape = self._pattern(lifted, leaves, args, kwargs)
+            if shape is None and self._counts:
+                shape = Pattern(lifted, (), Facts({}))
             donated = self._donation.indices(leaves, args, kwargs)
             failed: Exception | None = None
             if shape is not None:
                 try:
                     template = Template(
-                        *record(self.function, args, kwargs, changing, shape, donated), shape
+                        *record(self.function, args, kwargs, changing, shape, donated)
                     )
                 except REFUSALS as error:  # the call is wrong, or cannot take symbolic sizes
                     failed = error
                 else:
                     reason += self._opened(template.conditions)
-                    return self._keep(self._described(template, reason).at(None, lifted))
-            trace = self._capture(args, kwargs, signature, changing, donated)
+                    return self._keep(self._described(template, reason).trace(None, lifted))
+            try:
+                trace = self._capture(args, kwargs, signature, changing, donated)
+            except SizesNeeded:
+                if failed is not None:
+                    raise failed from None
+                self._counts = True
+                return self._trace(signature, leaves, args, kwargs, refuted)
             self._static += 1
             reason += self._opened(trace.conditions)
             if shape is not None:

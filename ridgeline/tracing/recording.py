@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from threading import local
 from typing import Any
@@ -25,6 +25,7 @@ from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import Capture, Source, StateInput
 from ridgeline.tracing.conditions import Conditions
+from ridgeline.tracing.counted import CountedMasks, Stage, in_stages
 from ridgeline.tracing.dynamic import Pattern
 from ridgeline.tracing.kept_state import Stores, adopt
 from ridgeline.tracing.moving_views import touched
@@ -62,6 +63,8 @@ class Recording:
     leaks: bool = False  # somebody holds tensors that the function made
     tracked: Tracked | None = None  # results through which gradients flow on
     touched: Set[int] = frozenset()  # arguments that cannot be given by value
+    stages: Sequence[Stage] = ()  # programs that come first, where sizes follow from values
+    at_hand: list[Tensor] = field(default_factory=list)  # what they give in the traced call
 
     @property
     def only_returns(self) -> bool:
@@ -122,6 +125,8 @@ class _Recorded:
         self.args, self.kwargs = args, kwargs
         self.conditions = Conditions(self.call if self.lifts else None)
         self.capture = Capture() if pattern is None else Capture(pattern.types)
+        facts = None if pattern is None else pattern.facts
+        self.capture.counted = CountedMasks(facts, self.capture.inputs, self.leaves)
         self.outputs: list[Node] = []
 
     def run(self) -> tuple[Recording, Conditions]:
@@ -149,7 +154,19 @@ class _Recorded:
             capture.close()
         self.conditions.learn(capture, guards, stores, self.leaves, reason)
         recording.touched = touched(recording, self.conditions, self.leaves)
-        return recording, self.conditions
+        return self._staged(recording), self.conditions
+
+    def _staged(self, recording: Recording) -> Recording:
+        """A recording in stages, where sizes follow from values."""
+        counted = self.capture.counted
+        if counted is None or not counted.found:
+            return recording
+        assert self.pattern is not None
+        sizes = (*self.pattern.sizes, *(mask.size for mask in counted.found))
+        recording.pattern = replace(self.pattern, sizes=sizes)
+        staged = in_stages(recording, counted.found, len(self.leaves))
+        staged.at_hand = counted.arguments(staged)
+        return staged
 
     def _run_python(self) -> tuple[Any, Stores, Guards, str]:
         """The result, what was stored in objects, what was read, and why that is not comparable."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from ridgeline.config import config
@@ -20,29 +21,44 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.tensors.tensor import alias
 from ridgeline.tracing.conditions import Conditions
-from ridgeline.tracing.dynamic import Pattern
 from ridgeline.tracing.executable import Executable
 from ridgeline.tracing.recording import Recording
 from ridgeline.tracing.side_effects import Effects, Given, Tracked
 from ridgeline.tracing.signatures import Signature
+from ridgeline.tracing.staged import StagedExecutable
 from ridgeline.tracing.trace import Trace
 
 MOST_SIZES = 256  # sets of sizes whose traces are kept
+MOST_PROGRAMS = 8  # for sizes of different kinds: what compiling one has decided does not hold
 
 
 class Template:
-    """A recording with unknown sizes, and its program where there is one for all of them."""
+    """A recording with unknown sizes, and its programs where there are some for all of them."""
 
-    def __init__(self, recording: Recording, conditions: Conditions, pattern: Pattern) -> None:
-        self.recording, self.conditions, self.pattern = recording, conditions, pattern
-        self._facts = Facts(pattern.facts.values)  # what compiling has decided
-        self._executable: Executable | None = None
-        self._made: dict[tuple[tuple[str, int], ...], Trace] = {}
-        self.refused = self._compile()
-        self.compilations = int(not self.refused)
+    def __init__(self, recording: Recording, conditions: Conditions) -> None:
+        assert recording.pattern is not None, "only what has unknown sizes has a template"
+        self.recording, self.conditions, self.pattern = recording, conditions, recording.pattern
+        self._programs: list[tuple[Facts, Executable]] = []  # what compiling each has decided
+        self._made: dict[tuple[tuple[str, int], ...], Executable] = {}
+        self._example: Executable | None = None  # at some sizes, if all its results are the same
+        self.compilations = 0
+        self.refused = self._compile(self._apart())
+        self._stages = [
+            (stage, Template(stage.recording, conditions)) for stage in recording.stages
+        ]
 
-    def _compile(self) -> str:
-        """Make the program for all sizes; says why there is none."""
+    def _apart(self) -> Mapping[str, int]:
+        """The sizes of the traced call, with counts that are the same by chance told apart."""
+        values = self.pattern.facts.values
+        apart, taken = dict(values), set[int]()
+        for size in self.pattern.sizes:
+            while apart[size.name] in taken and apart[size.name] < size.hi:
+                apart[size.name] += 1
+            taken.add(apart[size.name])
+        return values if self.pattern.broken(apart) else apart
+
+    def _compile(self, values: Mapping[str, int]) -> str:
+        """Make a program for all sizes like these; says why there is none."""
         if self.pattern.facts.pinned:
             return f"{', '.join(self.pattern.facts.pinned)} is used as a number"
         if config.tier == "interpreter":
@@ -52,20 +68,24 @@ class Template:
         def make(graph: Graph, pairs: Sequence[tuple[int, int]]) -> SymbolicProgram:
             return SymbolicProgram(graph, self.pattern.sizes, pairs)
 
+        facts = Facts(values)
         try:
-            with self._facts.deciding():
+            with facts.deciding():
                 executable = Executable(self.recording, self.conditions.changed, make)
         except RidgelineError as error:  # an op without symbolic sizes: every size by itself
             return str(error)
-        if self._facts.pinned:
-            return f"compiling it needs {', '.join(self._facts.pinned)} as a number"
-        self._executable = executable
+        if facts.pinned:
+            return f"compiling it needs {', '.join(facts.pinned)} as a number"
+        self._programs.append((facts, executable))
+        self.compilations += 1
         return ""
 
     def values(self, signature: Signature, leaves: Sequence[Any]) -> dict[str, int] | None:
-        """The unknowns of a call for which this stands."""
+        """The unknowns of a call for which this stands, as far as its arguments tell them."""
         values = self.pattern.values(signature)
-        if values is None or self.pattern.broken(values) is not None:
+        if values is None:
+            return None
+        if not self.recording.stages and self.pattern.broken(values) is not None:
             return None
         return values if self.conditions.changed(leaves) is None else None
 
@@ -74,11 +94,24 @@ class Template:
         values = self.pattern.values(signature)
         if values is None:
             return None
+        if self.recording.stages:
+            return self.conditions.changed(leaves) or "masks pick other numbers of elements"
         return self.pattern.broken(values) or self.conditions.changed(leaves)
 
-    def at(self, values: Mapping[str, int] | None, signature: Signature) -> Trace:
-        """The trace for these sizes; None stands for those of the call that was traced."""
-        values = self.pattern.facts.values if values is None else values
+    def trace(self, values: Mapping[str, int] | None, signature: Signature) -> Trace:
+        """The trace of a call; None stands for the sizes of the call that was traced."""
+        if not self._stages:
+            values = self.pattern.facts.values if values is None else values
+            made = self.at(values, signature)
+            return Trace(made.recording, self.conditions, made)
+        if values is None:
+            values = self.pattern.values(signature)
+        assert values is not None, "a template stands for the call that was traced"
+        staged = StagedExecutable(self, self._stages, values, signature)
+        return Trace(replace(self.recording, signature=signature), self.conditions, staged)
+
+    def at(self, values: Mapping[str, int], signature: Signature) -> Executable:
+        """What runs the last stage at these sizes."""
         key = tuple(values.items())
         found = self._made.pop(key, None)
         if found is None:
@@ -88,20 +121,45 @@ class Template:
         self._made[key] = found  # the last used comes last
         return found
 
-    def _settle(self, values: Mapping[str, int], signature: Signature) -> Trace:
+    def _program_for(self, values: Mapping[str, int]) -> Executable | None:
+        """The program that stands for these sizes; another one is made for those of a new kind."""
+        for facts, executable in self._programs:
+            if facts.broken(values) is None:
+                return executable
+        if self.refused or len(self._programs) >= MOST_PROGRAMS or self._compile(values):
+            return None
+        return self._programs[-1][1]
+
+    def _settle(self, values: Mapping[str, int], signature: Signature) -> Executable:
+        executable = self._program_for(values)
+        if executable is not None and self._example is not None:
+            recording = replace(self.recording, signature=signature)
+            return self._example.by(recording, executable.program.at(values))
         settled = Settled(values)
         recording = _settled_recording(self.recording, signature, settled)
-        executable = self._executable
-        if executable is not None and self._facts.broken(values) is None:
+        if executable is not None:
             made = executable.at(recording, settled, executable.program.at(values))
-            return Trace(recording, self.conditions, made)
+            if len(self._programs) == 1 and _is_the_same(self.recording, recording):
+                self._example = made
+            return made
         recording.pattern = None  # all of its sizes are known
         inputs = settled.nodes(list(recording.inputs), _has_value)
         recording.inputs = dict(zip(inputs, recording.inputs.values()))
         recording.outputs = settled.nodes(recording.outputs, _has_value)
         self.compilations += 1
-        made = Executable(recording, self.conditions.changed, program_for)
-        return Trace(recording, self.conditions, made)
+        return Executable(recording, self.conditions.changed, program_for)
+
+
+def _is_the_same(symbolic: Recording, settled: Recording) -> bool:
+    """True where nothing that a call returns or sets has an unknown size."""
+    kept, now = symbolic.effects, settled.effects
+    pairs = [
+        (symbolic.returns, settled.returns), (kept.writes, now.writes),
+        (kept.gradients, now.gradients), (kept.drawn, now.drawn),
+    ]  # fmt: skip
+    same = all(all(map(is_, before, after)) for before, after in pairs)
+    stored = [store.leaves for store in symbolic.stores] == [s.leaves for s in settled.stores]
+    return same and stored and symbolic.tracked is None
 
 
 def _settled_recording(old: Recording, signature: Signature, settled: Settled) -> Recording:

@@ -14,13 +14,17 @@ from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.executable import Executable
 from ridgeline.tracing.recording import Recording, record
 from ridgeline.tracing.signatures import Signature, difference
+from ridgeline.tracing.staged import StagedExecutable
 
 
 class Trace:
     """A compiled call and the conditions under which it stands for the function."""
 
     def __init__(
-        self, recording: Recording, conditions: Conditions, executable: Executable
+        self,
+        recording: Recording,
+        conditions: Conditions,
+        executable: Executable | StagedExecutable,
     ) -> None:
         self.recording, self.conditions, self.executable = recording, conditions, executable
         self.signature, self.simple = recording.signature, recording.simple

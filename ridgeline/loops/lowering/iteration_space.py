@@ -11,7 +11,7 @@ from functools import cached_property
 from operator import floordiv, mod
 
 from ridgeline.graph.node import Node, Op
-from ridgeline.graph.sizes import Quasi, Size, Sym
+from ridgeline.graph.sizes import Quasi, Size, Sym, meet, shapes_meet
 from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, map_buffers, maximum, minimum, simplify
@@ -58,7 +58,7 @@ def through_broadcast(node: Node, index: Index) -> Index:
     """Repeated axes read element 0."""
     source, attrs = node.inputs[0], node.attrs
     return tuple(
-        ir.index(0) if size == 1 and attrs.shape[axis] != 1 else index[axis]
+        ir.index(0) if meet(size, 1) and not meet(attrs.shape[axis], 1) else index[axis]
         for size, axis in zip(source.shape, attrs.axes)
     )
 
@@ -175,7 +175,7 @@ def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Nest:
     for fold in folds[1:]:
         if fold.op is CONTRACT:
             raise NotFusable("a contraction shares a kernel with pointwise work only")
-        if fold.inputs[0].shape != shape or reduced_axes(fold) != axes:
+        if reduced_axes(fold) != axes or not shapes_meet(fold.inputs[0].shape, shape):
             raise NotFusable("reductions over different rows or columns")
     kept = [a for a in range(len(shape)) if a not in axes]
     rows = tuple(Axis(numbered("r", i, len(kept)), shape[a]) for i, a in enumerate(kept))
@@ -252,11 +252,6 @@ def across_rows(shape: tuple[Size, ...], rows: Sequence[Axis]) -> Index | None:
 
 def numbered(letter: str, number: int, total: int) -> str:
     return letter if total == 1 else f"{letter}{number}"
-
-
-def same(a: tuple[Size, ...], b: tuple[Size, ...]) -> bool:
-    """True for equal shapes; those of different rank are told apart without deciding sizes."""
-    return len(a) == len(b) and a == b
 
 
 # ---- what lowering gives: loops, and which node each slot of memory holds ------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, Op
-from ridgeline.graph.sizes import bounds, symbols
+from ridgeline.graph.sizes import bounds, shapes_meet, symbols
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, sequence
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
@@ -26,7 +26,6 @@ from ridgeline.loops.lowering.iteration_space import (
     NotFusable,
     across_rows,
     part_shape,
-    same,
     size_expr,
     space_of,
 )
@@ -56,7 +55,7 @@ class GroupLowering(Reading):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         if folds and folds[0].op is not CONTRACT:
             others = [n for n in self.graph.outputs if n not in folds]
-            full = [n for n in others if same(n.shape, space.full_shape)]
+            full = [n for n in others if shapes_meet(n.shape, space.full_shape)]
             tails = [n for n in full if self._needs_fold(n)]
             first = [folds[0].inputs[0], *(n for n in full if n not in tails)]
             self.plan_staging([first, *([f.inputs[0]] for f in folds[1:]), tails], space)
@@ -115,7 +114,9 @@ class GroupLowering(Reading):
         """Results that need no fold are stored by the first loop that passes their elements."""
         stores: list[Stmt] = []
         for node in self.graph.outputs:
-            if not same(node.shape, space.full_shape) or same(node.shape, space.row_shape):
+            if not shapes_meet(node.shape, space.full_shape) or shapes_meet(
+                node.shape, space.row_shape
+            ):
                 continue
             if not self._needs_fold(node):
                 value = self.read(node, space.full_index, space)
@@ -190,7 +191,7 @@ class GroupLowering(Reading):
         left = _LOCAL_LIMIT
         for node, count in uses.items():
             size = elements * node.dtype.itemsize
-            costly = node.op.name in scalars.COSTLY and same(node.shape, space.full_shape)
+            costly = node.op.name in scalars.COSTLY and shapes_meet(node.shape, space.full_shape)
             if count > 1 and costly and size <= left and node not in self.staged:
                 left -= size
                 shape = tuple(size_expr(a.extent) for a in space.inner)
@@ -218,10 +219,10 @@ class GroupLowering(Reading):
         for node in self.graph.outputs:
             if node in self.early:
                 continue
-            whole = any(same(node.shape, s) for s in (space.row_shape, space.full_shape))
+            whole = any(shapes_meet(node.shape, s) for s in (space.row_shape, space.full_shape))
             shape = node.shape if whole else part_shape(node)
-            at_rows = same(shape, space.row_shape)
-            if not at_rows and not same(shape, space.full_shape):
+            at_rows = shapes_meet(shape, space.row_shape)
+            if not at_rows and not shapes_meet(shape, space.full_shape):
                 across = across_rows(node.shape, space.rows)
                 if across is None:
                     shown = list(node.shape)
