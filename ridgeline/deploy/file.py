@@ -25,7 +25,7 @@ _DIGEST = 32
 _END = struct.Struct("<8sQQQ")
 _MACHINES = {62: "x86-64", 183: "arm64", 3: "x86", 243: "RISC-V"}
 _SHARED, _X86_64, _LOAD, _EXECUTE, _WRITE = 3, 62, 1, 1, 2
-_MOST_TENSORS, _MOST_AXES, _MOST_BYTES = 1 << 20, 64, 1 << 46
+_MOST_TENSORS, _MOST_AXES, _MOST_BYTES, _MOST_ZEROED = 1 << 20, 64, 1 << 46, 1 << 20
 
 
 def with_manifest(elf: bytes, manifest: Mapping[str, Any]) -> bytes:
@@ -89,7 +89,8 @@ def _check_segments(content: bytes, end: int, path: object) -> None:
         kind, flags, offset, at, _, stored, extent, align = struct.unpack_from(
             "<IIQQQQQQ", content, table + number * size
         )
-        fits = offset + stored <= end and stored <= extent < _MOST_BYTES and at < _MOST_BYTES
+        fits = offset + stored <= end and stored <= extent <= stored + _MOST_ZEROED
+        fits = fits and at <= end + _MOST_ZEROED
         apart = not (flags & _EXECUTE and flags & _WRITE)
         aligned = kind != _LOAD or (align == 4096 and (at - offset) % align == 0)
         if not (fits and apart and aligned):
