@@ -118,8 +118,11 @@ def var(
         return apply("add", *parts)
     axes = axes_of(dim, len(input.shape))
     size = count(input.shape, axes)
-    total = reduce(input, "sum", axes)
-    centre = total / size
+    centre = reduce(input, "sum", axes) / size
+    if input.dtype is dtypes.float64:
+        # no type is wider: what the mean is off by is added, so that equal numbers have none
+        missed = reduce(input - expand_back(centre, input.shape, axes), "sum", axes) / size
+        centre = centre + stop_gradient(missed)
     away = input - expand_back(centre, input.shape, axes)
     spread = reduce(away * away, "sum", axes)
     freedom = _freedom(size, _correction(unbiased, correction))

@@ -98,6 +98,7 @@ def _variance(way: str, rng: np.random.Generator, rows: Array) -> Found:
     count = rows.shape[1]
     wide = rows.astype(np.float64)
     away = wide - np.array([exact(row).value for row in wide])[:, None] / count
+    away -= np.array([exact(row).value for row in away])[:, None] / count  # which had rounded
     found = _run(way, lambda x: x.var(axes, correction=0), array) * count
     return found, [(i, exact(row**2, own=4)) for i, row in enumerate(away)]
 

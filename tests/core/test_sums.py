@@ -117,6 +117,18 @@ def test_variances_of_what_is_not_finite_or_does_not_vary(tier: str) -> None:
         np.testing.assert_array_equal(rl.tensor(array[:, :1]).var(1).numpy(), [np.nan, np.nan])
 
 
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_equal_numbers_of_float64_do_not_vary(tier: str) -> None:
+    """A mean that is off by an ulp would be all that they deviate from."""
+    rows = np.repeat(0.1 + np.random.default_rng(3).random((40, 1)), 3247, axis=1)
+    with rl.config.override(tier=tier):
+        x = rl.tensor(rows, requires_grad=True)
+        spread = x.var(1)
+        spread.sum().backward()
+        assert spread.tolist() == [0.0] * len(rows)
+        assert x.grad is not None and not x.grad.numpy().any()
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_jitted_variances_far_from_zero(dynamic: bool) -> None:
     function = rl.jit(lambda x: rl.var_mean(x, 0), dynamic=dynamic)
