@@ -63,6 +63,19 @@ def _remainder(a: Array, b: Array) -> Array:
     return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
+def _larger(a: Array, b: Array) -> Array:
+    """The larger of two numbers, NaN if one is; 0 is larger than -0."""
+    found = np.maximum(a, b)
+    if found.dtype.kind != "f" or found.all():
+        return found
+    return np.where((found == 0) & ~(np.signbit(a) & np.signbit(b)), found.dtype.type(0), found)
+
+
+def _smaller(a: Array, b: Array) -> Array:
+    """The smaller of two numbers, NaN if one is; -0 is smaller than 0."""
+    return -_larger(-a, -b) if a.dtype.kind == "f" else np.minimum(a, b)
+
+
 def _shift_left(a: Array, b: Array) -> Array:
     bits = a.dtype.itemsize * 8
     amount = np.clip(b, 0, bits - 1)
@@ -195,8 +208,8 @@ _ROWS = (
     _row("floordiv", 2, "same", "div", _REALS, _floor_divide),
     _row("mod", 2, "same", "div", _REALS, _remainder),
     _row("pow", 2, "same", "sfu", _NUMBERS, _power),
-    _row("max", 2, "same", "cmp", _REALS, np.maximum),
-    _row("min", 2, "same", "cmp", _REALS, np.minimum),
+    _row("max", 2, "same", "cmp", _REALS, _larger),
+    _row("min", 2, "same", "cmp", _REALS, _smaller),
     _row("lt", 2, "bool", "cmp", ("bool", *_REALS), np.less),
     _row("le", 2, "bool", "cmp", ("bool", *_REALS), np.less_equal),
     _row("eq", 2, "bool", "cmp", _ALL, np.equal),

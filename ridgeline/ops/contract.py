@@ -133,13 +133,14 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def summed(attrs: ContractAttrs, inputs: Sequence[Array]) -> Array:
-    """The contraction of two arrays in their own type."""
+    """The contraction of two arrays in their own type; a sum starts from 0, so it is never -0."""
     operands: list[Any] = []
     for array, maps in zip(inputs, (attrs.left, attrs.right)):
         view, axes = _window(np.ascontiguousarray(array), maps, attrs.extents)  # type: ignore[arg-type]
         operands += [view, axes]
     with np.errstate(all="ignore"):
-        return np.asarray(np.einsum(*operands, list(attrs.output), optimize=True))
+        total = np.asarray(np.einsum(*operands, list(attrs.output), optimize=True))
+    return np.asarray(total + total.dtype.type(0))
 
 
 def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

@@ -113,7 +113,19 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         ufunc = _NUMPY[attrs.monoid]
         extra = {} if initial is None else {"initial": initial}
         result = ufunc.reduce(wide, axis=attrs.axes, dtype=wide.dtype, **extra)
+        if attrs.monoid in ("max", "min") and current.dtype.kind == "float":
+            result = _with_sign(np.asarray(result), wide, attrs)
     return (scalars.cast(np.asarray(result), current.dtype),)
+
+
+def _with_sign(extreme: Array, source: Array, attrs: ReduceAttrs) -> Array:
+    """The largest or smallest numbers; of zeros, 0 is larger than -0."""
+    zero = extreme == 0
+    if not zero.any():
+        return extreme
+    signs = np.logical_and if attrs.monoid == "max" else np.logical_or
+    negative = signs.reduce(np.signbit(source), axis=attrs.axes)
+    return np.where(zero, np.where(negative, -0.0, 0.0).astype(extreme.dtype), extreme)
 
 
 def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

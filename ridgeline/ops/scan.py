@@ -131,6 +131,8 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
             result = sums.running_sums(turned, attrs.axis)
         else:
             result = _running(attrs.monoid, turned, attrs.axis, wide.dtype == source.dtype)
+        if attrs.monoid == "sum":
+            result = result + result.dtype.type(0)  # a sum starts from 0, so it is never -0
         result = scalars.cast(result, current.dtype)
     return (np.flip(result, attrs.axis) if attrs.reverse else result,)
 

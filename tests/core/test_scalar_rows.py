@@ -111,3 +111,16 @@ def test_integer_powers_wrap_and_round_towards_zero(dtype: str) -> None:
                 assert (rl.tensor(a) ** 3).tolist() == scalars.evaluate(
                     "pow", a, np.full_like(a, 3)
                 ).tolist()
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_of_two_zeros_the_negative_one_is_smaller(tier: str) -> None:
+    left, right = np.array([0.0, -0.0, 0.0, -0.0] * 5), np.array([-0.0, 0.0, 0.0, -0.0] * 5)
+    pairs = np.stack([left, right])
+    with rl.config.override(tier=tier):
+        largest = [rl.maximum(rl.tensor(left), rl.tensor(right)), rl.tensor(pairs).amax(0)]
+        smallest = [rl.minimum(rl.tensor(left), rl.tensor(right)), rl.tensor(pairs).amin(0)]
+        for found in largest:
+            assert np.signbit(found.numpy()).tolist() == [False, False, False, True] * 5
+        for found in smallest:
+            assert np.signbit(found.numpy()).tolist() == [True, True, False, True] * 5

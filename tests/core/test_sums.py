@@ -117,6 +117,26 @@ def test_variances_of_what_is_not_finite_or_does_not_vary(tier: str) -> None:
         np.testing.assert_array_equal(rl.tensor(array[:, :1]).var(1).numpy(), [np.nan, np.nan])
 
 
+SUMS_OF_ZEROS: dict[str, Callable[..., Any]] = {
+    "sum": lambda t, x: x.sum(1),
+    "mean": lambda t, x: x.mean(0),
+    "cumsum": lambda t, x: x.cumsum(1),
+    "matmul": lambda t, x: x @ t.ones(4, 3),
+    "conv1d": lambda t, x: t.conv1d(x.reshape(2, 4, 1), t.ones(3, 4, 1)),
+    "conv1d of one number": lambda t, x: t.conv1d(x.reshape(2, 1, 4), t.ones(3, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+@pytest.mark.parametrize("name", SUMS_OF_ZEROS)
+def test_sums_start_from_zero(name: str, tier: str) -> None:
+    zeros = np.full((2, 4), -0.0, np.float32)
+    with rl.config.override(tier=tier):
+        found = SUMS_OF_ZEROS[name](rl, rl.tensor(zeros)).numpy()
+    wanted = SUMS_OF_ZEROS[name](torch, torch.tensor(zeros)).numpy()
+    assert np.signbit(found).tolist() == np.signbit(wanted).tolist()
+
+
 @pytest.mark.parametrize("tier", ["interpreter", "compiled"])
 def test_equal_numbers_of_float64_do_not_vary(tier: str) -> None:
     """A mean that is off by an ulp would be all that they deviate from."""
