@@ -50,16 +50,16 @@ def join(tree: Any, arrays: Mapping[str, Any]) -> Any:
     return tree
 
 
-def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
+def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write nested state to one file, replacing the previous one only when all is written."""
     arrays: Arrays = {}
     plain = {key: split(value, key, arrays) for key, value in state.items()}
-    write_tensors(path, arrays, {"format": FORMAT, "state": json.dumps(plain)})
+    write_tensors(Path(path), arrays, {"format": FORMAT, "state": json.dumps(plain)})
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
+def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """The nested state in a checkpoint."""
-    arrays, metadata = read_tensors(path)
+    arrays, metadata = read_tensors(Path(path))
     if metadata.get("format") != FORMAT:
         raise InputFileError(
             f"{path} is not a checkpoint of a training run",
@@ -72,11 +72,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise InputFileError(f"{path} is a damaged checkpoint: {error!r}") from error
 
 
-def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
+def save_weights(path: str | Path, state: Mapping[str, Tensor]) -> None:
     """Write a state_dict as a plain safetensors file that other programs can read."""
-    write_tensors(path, {name: as_array(t) for name, t in state.items()}, {"format": "pt"})
+    write_tensors(Path(path), {name: as_array(t) for name, t in state.items()}, {"format": "pt"})
 
 
-def load_weights(path: Path) -> dict[str, Tensor]:
+def load_weights(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name."""
-    return {name: tensor(array) for name, array in read_tensors(path)[0].items()}
+    return {name: tensor(array) for name, array in read_tensors(Path(path))[0].items()}
