@@ -17,6 +17,7 @@ from typing import Any
 
 import ridgeline as rl
 from ridgeline.errors import BadValueError, MissingFileError
+from ridgeline.tracing.jit import JitFunction
 
 NAME = "export"
 HELP = "write a function as a program file, for Python or C"
@@ -34,6 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", action="append", default=[], metavar="[NAME=]DTYPE[SHAPE]",
         help="an argument, such as x=float32[64,1,32,32]",
     )  # fmt: skip
+    parser.add_argument(
+        "--dynamic", action="append", default=[], metavar="NAME:AXIS",
+        help="an axis of an argument that may have any length, such as x:0",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="PATH", help="the file to write (NAME.rlx)")
     parser.add_argument("--object", action="store_true", help="write an object to link (NAME.o)")
     parser.add_argument("--prefix", default="rlx", help="what names of functions in C begin with")
@@ -47,7 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check or arguments.header:
         return _look(arguments)
     found, name = _found(arguments.subject)
-    jitted = found if hasattr(found, "export") else rl.jit(found)
+    axes = [_axis(text) for text in arguments.dynamic]
+    jitted = found
+    if axes or not isinstance(found, JitFunction):
+        jitted = rl.jit(getattr(found, "function", found), dynamic=axes or False)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for text in arguments.input:
@@ -103,6 +111,14 @@ def _found(subject: str) -> tuple[Any, str]:
     if name not in names:
         raise BadValueError(f"{where} has no {name}")
     return names[name], name
+
+
+def _axis(text: str) -> tuple[str | int, int]:
+    """An axis of an argument by name, or by its place."""
+    name, _, axis = text.rpartition(":")
+    if not name or not axis.isdecimal():
+        raise BadValueError(f"{text!r} is no axis", help="give one such as x:0")
+    return int(name) if name.isdecimal() else name, int(axis)
 
 
 def _example(text: str) -> tuple[str, Any]:

@@ -456,7 +456,7 @@ def _peak_live(ranges: Sequence[LiveRange], sizes: Sequence[int]) -> int:
 
 def verify_layout(stages: Stages, layout: Layout) -> None:
     """Temporaries that share memory are not alive at the same time, and end before the arena."""
-    lives, sizes = _lives(layout), _sizes(stages, layout)
+    alive, sizes = lives(layout), _sizes(stages, layout)
     placed = sorted((offset, slot) for slot, offset in layout.arena if slot in sizes)
     for number, (offset, slot) in enumerate(placed):
         end = offset + sizes[slot]
@@ -464,12 +464,12 @@ def verify_layout(stages: Stages, layout: Layout) -> None:
         for other, at in ((s, o) for o, s in placed[number + 1 :]):
             if at >= end:
                 break
-            first, second = lives[slot], lives[other]
+            first, second = alive[slot], alive[other]
             apart = first[1] < second[0] or second[1] < first[0]
             require(apart, "what shares memory is not alive at one time", slot, other)
 
 
-def _lives(layout: Layout) -> dict[int, tuple[int, int]]:
+def lives(layout: Layout) -> dict[int, tuple[int, int]]:
     """The first and the last call that touch each slot."""
     found: dict[int, tuple[int, int]] = {}
     for number, call in enumerate(layout.calls):

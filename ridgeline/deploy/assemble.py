@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ridgeline.codegen.llvm.machine_code import compile_cached, compiling_for
 from ridgeline.compiler.memory_plan import Layout
-from ridgeline.deploy.cases import Binding, CaseWriter, Destination, bind
+from ridgeline.deploy.cases import Binding, CaseWriter, Destination, bind, nbytes
 from ridgeline.deploy.compile import Compiled, compile_static
-from ridgeline.deploy.contents import Contents, TensorInfo, source_key, value_of
+from ridgeline.deploy.contents import Contents, ExportError, TensorInfo, source_key, value_of
+from ridgeline.deploy.dynamic import DynamicCase, Sizes, compile_dynamic
 from ridgeline.deploy.instruction_sets import InstructionSetTarget, baseline
 from ridgeline.deploy.link import Image, Place
 from ridgeline.deploy.runtime_ir import runtime_ir
-from ridgeline.deploy.tables import ABI_VERSION, TABLE, Base, Status, Table
+from ridgeline.deploy.tables import ABI_VERSION, TABLE, Base, Case, Operation, Status, Table
+from ridgeline.graph.facts import Facts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, topological
 from ridgeline.graph.sizes import SizeExpr, Sym
@@ -30,11 +31,6 @@ _ALIGNED = 64
 COMPUTED = -(1 << 62)  # stands for an axis whose length is computed from sizes
 
 
-def nbytes(kind: TensorType) -> int:
-    """The bytes of a tensor of known sizes."""
-    return int(prod(kind.shape)) * kind.dtype.itemsize
-
-
 @dataclass(frozen=True, slots=True)
 class SetRow:
     """An instruction set with its code, as far as the table of sets has it."""
@@ -42,6 +38,14 @@ class SetRow:
     masks: Sequence[int]
     name: str
     cases: Sequence[Sequence[Address]]
+    setup: Sequence[Address] | None
+    hoisted_bytes: int
+
+
+class StaticCase(NamedTuple):
+    """A case at fixed sizes, and the one that computes what it has from weights alone."""
+
+    row: list[Address]
     setup: Sequence[Address] | None
     hoisted_bytes: int
 
@@ -86,22 +90,21 @@ class Assembly:
         return Base.WEIGHTS, self.weight(key, value_of(source, kind))
 
     def destinations(
-        self, recording: Recording, layout: Layout, taken: Mapping[int, int]
+        self, contents: Contents, layout: Layout, taken: Mapping[int, int]
     ) -> dict[int, list[Destination]]:
         """Where the outputs of a recording go; `taken` are those that replace inputs."""
-        contents = self.contents
         found: dict[int, list[Destination]] = {}
         for output, numbers in contents.returned.items():
-            size = self._bytes_of(contents.outputs[numbers[0]].type)
-            found[output] = [Destination((Base.OUTPUTS, 8 * n), size) for n in numbers]
+            kind = contents.outputs[numbers[0]].type
+            found[output] = [Destination((Base.OUTPUTS, 8 * n), kind) for n in numbers]
         first = layout.inputs + len(layout.sizes)
         for output, number in contents.written.items():
             made = layout.returns[output] - first
             replaced = taken.get(output, -1)
             may = (made, replaced) in layout.in_place if replaced >= 0 else made in layout.reusable
             binding = Base.STATE, self._state_offsets[number]
-            size = self._bytes_of(contents.state[number].type)
-            found.setdefault(output, []).append(Destination(binding, size, may))
+            kind = contents.state[number].type
+            found.setdefault(output, []).append(Destination(binding, kind, may))
         return found
 
     def _bytes_of(self, kind: TensorType) -> int:
@@ -111,38 +114,115 @@ class Assembly:
 
     def add_static(self, recording: Recording, made_for: InstructionSetTarget) -> None:
         """Code and plans for one instruction set, of a recording whose sizes are known."""
-        prefix = f"{made_for.name}."
-        writer = CaseWriter(self.image, prefix)
+        writer = CaseWriter(self.image, f"{made_for.name}.")
+        case = self._static_case(recording, self.contents, made_for, writer)
+        row = SetRow(made_for.masks(), made_for.name, [case.row], case.setup, case.hoisted_bytes)
+        self.sets.append(row)
+
+    def _static_case(
+        self,
+        recording: Recording,
+        contents: Contents,
+        made_for: InstructionSetTarget,
+        writer: CaseWriter,
+    ) -> StaticCase:
+        """The case of a recording whose sizes are known, and what is computed before it."""
         with compiling_for(made_for.target):
             prepared = prepared_graph(recording)
-            places = {
-                place_key(recording.inputs[node]): number
-                for number, node in enumerate(prepared.slots)
-                if node in recording.inputs
-            }
-            replaced = pairs(recording.effects, places)
+            replaced = self._replaced(recording, prepared)
             main = compile_static(prepared.graph, replaced)
             setup = self._setup(prepared)
-        self._add_code(prefix, main, setup[1] if setup else None)
+        self._add_code(writer.prefix, main, setup[1] if setup else None)
         bindings = [self.binding(n, recording.inputs.get(n)) for n in prepared.slots]
         hoisted, offset = [], 0
         for node in prepared.hoisted:
             hoisted.append((Base.HOISTED, offset))
             offset = -(-(offset + nbytes(node.types[0])) // _ALIGNED) * _ALIGNED
-        results = self.destinations(recording, main.layout, dict(replaced))
+        results = self.destinations(contents, main.layout, dict(replaced))
         bound = bind(main.layout, [*bindings, *hoisted], results)
-        counters = [(self._state_offsets[n], int(count)) for n, count in self.contents.counters]
+        counters = [(self._state_offsets[n], int(count)) for n, count in contents.counters]
         case = writer.row(main.layout, bound, counters)
         setup_row = None
         if setup is not None:
             used, compiled = setup
             given = [self.binding(n, prepared.steady.get(n)) for n in used]
             goes = {
-                number: [Destination(place, nbytes(node.types[0]))]
+                number: [Destination(place, node.types[0])]
                 for number, (node, place) in enumerate(zip(prepared.hoisted, hoisted))
             }
             setup_row = writer.row(compiled.layout, bind(compiled.layout, given, goes))
-        self.sets.append(SetRow(made_for.masks(), made_for.name, [case], setup_row, offset))
+        return StaticCase(case, setup_row, offset)
+
+    def add_dynamic(
+        self,
+        recording: Recording,
+        sizes: Sizes,
+        made_for: InstructionSetTarget,
+        single: tuple[Recording, Contents] | None,
+    ) -> None:
+        """Code and plans for one instruction set, of a recording over sizes.
+
+        `single` is the same call where the one size there is is 1, which is traced by itself.
+        """
+        prefix = f"{made_for.name}."
+        writer = CaseWriter(self.image, prefix)
+        pattern = recording.pattern
+        assert pattern is not None
+        facts = Facts(pattern.facts.values)  # what compiling decides
+        with compiling_for(made_for.target), facts.deciding():
+            prepared = prepared_graph(recording)
+            replaced = self._replaced(recording, prepared)
+            code = compile_dynamic(prepared.graph, sizes, replaced)
+            pinned = {**pattern.facts.pinned, **facts.pinned}
+            if pinned:
+                raise ExportError(
+                    f"{recording.name} needs {', '.join(pinned)} as a number",
+                    help="export it for one length: leave the axis out of dynamic=",
+                )
+            main = code.compiled
+            self._add_code(prefix, main, None)
+            bindings = [self.binding(n, recording.inputs.get(n)) for n in prepared.slots]
+            results = self.destinations(self.contents, main.layout, dict(replaced))
+            bound = bind(main.layout, bindings, results)
+            case = DynamicCase(code, sizes)
+            case.require([*pattern.facts, *facts])
+            offsets = [(self._state_offsets[n], 0) for n, _ in self.contents.counters]
+            counts = [count for _, count in self.contents.counters]
+            row = writer.row(main.layout, bound, offsets, case.change(bound, counts))
+        self._set_tables(row, f"{prefix}sizes.", *case.tables())
+        rows, setup, hoisted_bytes = [row], None, 0
+        if single is not None:
+            alone = self._static_case(*single, made_for, writer)
+            one = [int(Operation.SIZE), 0, int(Operation.END), 0]
+            self._set_tables(alone.row, f"{prefix}one.", one, [0, 1], [], 1)
+            rows.append(alone.row)
+            setup, hoisted_bytes = alone.setup, alone.hoisted_bytes
+        self.sets.append(SetRow(made_for.masks(), made_for.name, rows, setup, hoisted_bytes))
+
+    def _set_tables(
+        self,
+        row: list[Address],
+        name: str,
+        code: Sequence[int],
+        checks: Sequence[int],
+        patches: Sequence[int],
+        registers: int,
+    ) -> None:
+        """Make a case one that looks at sizes."""
+        row[Case.CODE] = self._rows(f"{name}code", [code])
+        row[Case.CHECKS] = self._rows(f"{name}checks", [checks])
+        row[Case.PATCHES] = self._rows(f"{name}patches", [patches])
+        row[Case.REGISTERS] = registers
+        row[Case.CHECK_COUNT], row[Case.PATCH_COUNT] = len(checks) // 2, len(patches) // 2
+
+    def _replaced(self, recording: Recording, prepared: Prepared) -> list[tuple[int, int]]:
+        """Outputs, and the inputs whose memory they may take."""
+        places = {
+            place_key(recording.inputs[node]): number
+            for number, node in enumerate(prepared.slots)
+            if node in recording.inputs
+        }
+        return pairs(recording.effects, places)
 
     def _setup(self, prepared: Prepared) -> tuple[list[Node], Compiled] | None:
         """The program of what is computed from weights alone, with its inputs."""

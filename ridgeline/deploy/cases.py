@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from ridgeline.compiler.memory_plan import ALIGNMENT, Call, Layout
 from ridgeline.deploy.link import Image
 from ridgeline.deploy.tables import POOL, Base, Case
+from ridgeline.graph.node import TensorType
 from ridgeline.runtime.cpu.control_words import Address, Branch, Loop, Stop
 from ridgeline.runtime.cpu.executable import native_step
 from ridgeline.runtime.cpu.executor import (
@@ -26,7 +28,7 @@ class Destination:
     """Where a result goes; one of the state may be written in place."""
 
     binding: Binding
-    nbytes: int
+    type: TensorType
     in_place: bool = False
 
 
@@ -47,7 +49,13 @@ class Bindings:
     slots: list[Binding] = field(default_factory=list)
     extras: list[Binding] = field(default_factory=list)
     copies: list[tuple[int, int, int]] = field(default_factory=list)
+    copied: list[TensorType] = field(default_factory=list)  # what each copy is
     run_bytes: int = 0
+
+
+def nbytes(kind: TensorType) -> int:
+    """The bytes of a tensor of known sizes."""
+    return int(prod(kind.shape)) * kind.dtype.itemsize
 
 
 def bind(
@@ -71,15 +79,17 @@ def bind(
                 bound[slot] = destination.binding
             else:
                 copied.append((slot, destination))
-    for number, nbytes in enumerate(layout.made):
+    for number, extent in enumerate(layout.made):
         binding = bound.get(first + number)
         if binding is None:
             made.run_bytes = _up(made.run_bytes)
             binding = Base.RUN, made.run_bytes
-            made.run_bytes += nbytes
+            made.run_bytes += extent
         made.slots.append(binding)
     for slot, destination in copied:
-        made.copies.append((slot, layout.slots + len(made.extras), destination.nbytes))
+        size = 0 if layout.sizes else nbytes(destination.type)
+        made.copies.append((slot, layout.slots + len(made.extras), size))
+        made.copied.append(destination.type)
         made.extras.append(destination.binding)
     made.run_bytes = _up(made.run_bytes)
     return made
@@ -93,16 +103,16 @@ class CaseWriter:
     """Writes cases, whose kernels have a prefix, into an image."""
 
     def __init__(self, image: Image, prefix: str) -> None:
-        self._image, self._prefix = image, prefix
+        self._image, self.prefix = image, prefix
         self._count = 0
 
     def _symbol(self, kind: str) -> str:
         self._count += 1
-        return f"{self._prefix}{kind}.{self._count}"
+        return f"{self.prefix}{kind}.{self._count}"
 
     def address(self, symbol: str) -> Address:
         """The name of a kernel in the file."""
-        return self._prefix + symbol
+        return self.prefix + symbol
 
     def _body(self, layout: Layout) -> FilePlan:
         """The plan of a body of control flow."""
@@ -131,7 +141,7 @@ class CaseWriter:
         layout: Layout,
         bindings: Bindings,
         counters: Sequence[tuple[int, int]] = (),
-        change: Callable[[dict[Case, int], list[Address]], dict[Case, Address]] | None = None,
+        change: Callable[[Mapping[Case, int], list[Address]], dict[Case, Address]] | None = None,
     ) -> list[Address]:
         """The row of a case; `change` may make it one that depends on sizes."""
         image: list[Address] = [word for pair in bindings.slots for word in pair]

@@ -6,7 +6,7 @@ compiles nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from ridgeline.codegen.llvm.machine_code import compile_ir
 from ridgeline.compiler.memory_plan import HostCall, Layout
 from ridgeline.compiler.pipeline import compilation, optimize
-from ridgeline.compiler.program import MachineForm, machine_form
+from ridgeline.compiler.program import machine_form
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.deploy.contents import ExportError
 from ridgeline.fusion.groups import Group
@@ -55,16 +55,19 @@ def compile_static(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Compi
     to = compilation(graph, AheadBackend(), pairs=tuple(pairs))
     key = Structure((structure(graph), to.target.key(), to.pairs, *sorted(to.left_out)))
     made = machine_form(key, graph.on_fresh_leaves(), to)
-    refuse_library_calls(graph, made)
+    refuse_calls(graph, made.layout, lambda: optimize(made.graph, made.compilation).order)
     return Compiled(made.layout, made.code, checked_lines(graph))
 
 
-def refuse_library_calls(graph: Graph, made: MachineForm) -> None:
-    """Raise where NumPy would have to compute something, which a program file has not."""
-    calls = [call for call in made.layout.calls if isinstance(call, HostCall)]
+def refuse_calls(graph: Graph, layout: Layout, nodes: Callable[[], Sequence[Node]]) -> None:
+    """Raise where NumPy would have to compute something, which a program file has not.
+
+    `nodes` are those by whose places the layout names its calls.
+    """
+    calls = [call for call in layout.calls if isinstance(call, HostCall)]
     if not calls:
         return
-    order = optimize(made.graph, made.compilation).order
+    order = nodes()
     found = dict.fromkeys(_described(order[call.node], graph) for call in calls)
     raise ExportError(
         f"{len(calls)} ops are calls of NumPy, which a program file has not: {'; '.join(found)}",

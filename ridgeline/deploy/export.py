@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+import numpy as np
+
 from ridgeline.deploy.assemble import Assembly
 from ridgeline.deploy.contents import Contents, ExportError, contents
+from ridgeline.deploy.dynamic import Sizes
 from ridgeline.deploy.file import VERSION, with_manifest
 from ridgeline.deploy.header import header
 from ridgeline.deploy.instruction_sets import DEFAULT, InstructionSetTarget, instruction_sets
@@ -19,14 +22,18 @@ from ridgeline.deploy.link import check_symbols
 from ridgeline.deploy.relocatable import relocatable
 from ridgeline.deploy.runtime_ir import FUNCTIONS, PREFIX
 from ridgeline.deploy.shared_object import shared_object
-from ridgeline.errors import BadValueError
+from ridgeline.errors import BadValueError, RidgelineError
 from ridgeline.files import write_whole
 from ridgeline.graph.node import TensorType
+from ridgeline.record.cells import PLAIN, filled_leaf
 from ridgeline.record.modes import no_grad
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.tensors.pytree import flatten, unflatten
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, holding
 from ridgeline.tracing.conditions import Conditions
+from ridgeline.tracing.dynamic import pattern
 from ridgeline.tracing.recording import Recording, record
+from ridgeline.tracing.signatures import signature_of
 
 if TYPE_CHECKING:
     from ridgeline.tracing.jit import JitFunction
@@ -63,10 +70,18 @@ def export(
     made = contents(recording, leaves, jitted.function)
     sets = instruction_sets(chosen or DEFAULT)
     assembly = Assembly(made)
+    symbols = () if recording.pattern is None else recording.pattern.sizes
+    sizes = Sizes(tuple(sorted(symbols, key=lambda symbol: symbol.name)))
+    single = _single(jitted, recording, leaves, made)
     for each in sets:
-        assembly.add_static(recording, each)
-    described = manifest(made, sets)
-    image = assembly.finish(described)
+        if recording.pattern is None:
+            assembly.add_static(recording, each)
+        else:
+            assembly.add_dynamic(recording, sizes, each, single)
+    if single is not None:
+        sizes = Sizes(tuple(replace(symbol, lo=1) for symbol in sizes.symbols))
+    described = manifest(made, sets, sizes)
+    image = assembly.finish(described, sizes.symbols)
     check_symbols(image, ALLOWED)
     for name in FUNCTIONS:
         image.symbols[f"{prefix}_{name}"] = image.symbols[f"{PREFIX}_{name}"]
@@ -87,12 +102,52 @@ def recorded(
     structure = flatten((tuple(args), kwargs), given)
     leaves = _apart(given)
     args, kwargs = unflatten(structure, leaves)
-    recording, conditions = record(jitted.function, args, kwargs)
+    recording, conditions = _record(jitted, args, kwargs, leaves, structure)
     if recording.tracked is not None:  # no gradient flows back into a file
         with no_grad():
-            recording, conditions = record(jitted.function, args, kwargs)
+            recording, conditions = _record(jitted, args, kwargs, leaves, structure)
     _refuse_open(recording, conditions)
     return _without_leftovers(recording), leaves
+
+
+def _single(
+    jitted: JitFunction, recording: Recording, leaves: Sequence[Any], made: Contents
+) -> tuple[Recording, Contents] | None:
+    """The same call at length 1, which broadcasting treats in a way of its own.
+
+    Only of programs with one size and without state, whose numbers may be part of them.
+    """
+    if recording.pattern is None or len(recording.pattern.sizes) != 1 or made.changes_state:
+        return None
+    short = list(leaves)
+    for place, kind in recording.pattern.types.items():
+        shape = [length if isinstance(length, int) else 1 for length in kind.shape]
+        short[place] = zeros_like(leaves[place], shape)
+    args, kwargs = unflatten(recording.signature.structure, short)
+    try:
+        with no_grad():
+            alone, conditions = record(jitted.function, args, kwargs)
+        _refuse_open(alone, conditions)
+        alone = _without_leftovers(alone)
+        return alone, contents(alone, short, jitted.function)
+    except RidgelineError:  # a function that takes no such length
+        return None
+
+
+def zeros_like(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Zeros of a tensor's type, in a shape."""
+    kind = TensorType(tuple(shape), tensor.dtype)
+    buffer = HostBuffer.borrow(np.zeros(tuple(shape), tensor.dtype.numpy))
+    return holding(filled_leaf(kind, buffer), PLAIN)
+
+
+def _record(
+    jitted: JitFunction, args: Any, kwargs: Any, leaves: Sequence[Any], structure: Hashable
+) -> tuple[Recording, Conditions]:
+    """The call, with unknowns for the axes that the function was jitted to be dynamic in."""
+    signature = signature_of(structure, leaves)
+    open_axes = jitted.dynamic_axes(signature, leaves, args, kwargs)
+    return record(jitted.function, args, kwargs, pattern=pattern(signature, open_axes))
 
 
 def _without_leftovers(recording: Recording) -> Recording:
@@ -134,20 +189,20 @@ def _refuse_open(recording: Recording, conditions: Conditions) -> None:
         )
 
 
-def manifest(made: Contents, sets: Sequence[InstructionSetTarget]) -> dict[str, Any]:
+def manifest(made: Contents, sets: Sequence[InstructionSetTarget], sizes: Sizes) -> dict[str, Any]:
     """What a file says of itself."""
     return {
         "format": VERSION,
         "name": made.name,
-        "inputs": [_row(t.name, t.type) for t in made.inputs],
-        "outputs": [_row(t.name, t.type) for t in made.outputs],
-        "state": [_row(t.name, t.type) for t in made.state],
-        "sizes": [],
+        "inputs": [_row(t.name, t.type, sizes) for t in made.inputs],
+        "outputs": [_row(t.name, t.type, sizes) for t in made.outputs],
+        "state": [_row(t.name, t.type, sizes) for t in made.state],
+        "sizes": [{"name": s.name, "low": s.lo, "high": s.hi} for s in sizes.symbols],
         "arguments": made.arguments,
         "results": made.results,
         "instruction_sets": [each.name for each in sets],
     }
 
 
-def _row(name: str, kind: TensorType) -> dict[str, Any]:
-    return {"name": name, "dtype": kind.dtype.name, "shape": list(kind.shape)}
+def _row(name: str, kind: TensorType, sizes: Sizes) -> dict[str, Any]:
+    return {"name": name, "dtype": kind.dtype.name, "shape": sizes.shape(kind.shape)}

@@ -6,7 +6,7 @@ through in parts; a core that is done takes parts of others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from ridgeline.dtypes import DType
@@ -14,9 +14,9 @@ from ridgeline.loops.instructions import INSTRUCTIONS
 
 _WAITING = 1.6  # a sum asks for fewer lines at a time than the copy that was measured
 _SURE = 4  # times the least work that is worth sharing: estimates of what caches hold are high
-_PART_SECONDS = 4e-6  # of work that is worth fetching
-_SOME_PARTS = 8  # for a core, so that fast ones can take over from slow ones
-_LONG_SECONDS = 50e-6  # of work next to which fetching is nothing; others may wait for all of it
+PART_SECONDS = 4e-6  # of work that is worth fetching
+SOME_PARTS = 8  # for a core, so that fast ones can take over from slow ones
+LONG_SECONDS = 50e-6  # of work next to which fetching is nothing; others may wait for all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,16 @@ class Machine:
 
 def grain(tasks: int, seconds: float, machine: Machine) -> int:
     """Tasks handed out at a time; all of them where the work is too short to share."""
-    if machine.threads == 1 or seconds < _SURE * least_shared(machine):
+    if machine.threads == 1 or seconds < shared_from(machine):
         return max(tasks, 1)
     per_task = seconds / tasks
-    some = min(ceil(tasks / (machine.threads * _SOME_PARTS)), int(_LONG_SECONDS / per_task))
-    return min(max(ceil(_PART_SECONDS / per_task), some, 1), tasks)
+    some = min(ceil(tasks / (machine.threads * SOME_PARTS)), int(LONG_SECONDS / per_task))
+    return min(max(ceil(PART_SECONDS / per_task), some, 1), tasks)
+
+
+def shared_from(machine: Machine) -> float:
+    """Seconds of work from which sharing it surely pays, with two threads at the least."""
+    return _SURE * least_shared(machine if machine.threads > 1 else replace(machine, threads=2))
 
 
 def least_shared(machine: Machine) -> float:

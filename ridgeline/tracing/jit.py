@@ -396,6 +396,12 @@ class JitFunction:
         export = upcalls.exporting().export
         return cast(Path, export(self, path, args, kwargs, instruction_sets, prefix))
 
+    def dynamic_axes(
+        self, signature: Signature, leaves: Sequence[Any], args: Any, kwargs: Any
+    ) -> set[tuple[int, int]]:
+        """Which axes of arguments may have any length: the number of a leaf, and of its axis."""
+        return self._policy.axes(signature, leaves, args, kwargs)
+
     def bisect(self, *args: Any, **kwargs: Any) -> None:
         """Say which pass of the compiler makes a wrong result of a call with these arguments.
 

@@ -11,6 +11,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn
+from ridgeline.cli.main import main
 from ridgeline.deploy.contents import ExportError
 from ridgeline.models import lenet5
 
@@ -189,3 +190,72 @@ assert not [name for name in late if name in sys.modules]
     package = str(Path(rl.__file__).parents[1])
     environment = {"RIDGELINE_CACHE_MAX_BYTES": "0", "PYTHONPATH": package}
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, env=environment)
+
+
+def test_sizes_are_given_by_calls(tmp_path: Path) -> None:
+    rl.manual_seed(6)
+    model = lenet5()
+    jitted = rl.jit(model, dynamic={0: 0})
+    path = jitted.export(tmp_path / "f.rlx", rl.zeros(8, 1, 32, 32), instruction_sets=HOST)
+    program = rl.load_program(path)
+    for length in (8, 1, 2, 33, 300, 5, 1):
+        x = rl.randn(length, 1, 32, 32)
+        with rl.no_grad():
+            np.testing.assert_array_equal(program(x).numpy(), jitted(x).numpy())
+    with pytest.raises(rl.RidgelineError, match="N0 is from 1 to 1024"):
+        program(rl.zeros(1025, 1, 32, 32))
+
+
+def test_results_of_computed_sizes(tmp_path: Path) -> None:
+    def f(a, b):
+        both = rl.cat([a, b])
+        return (a @ b.T).relu().sum(1), both.softmax(-1), both.T * 2
+
+    jitted = rl.jit(f, dynamic=[("a", 0), ("b", 0)])
+    given = rl.randn(8, 5), rl.randn(6, 5)
+    program = rl.load_program(jitted.export(tmp_path / "f.rlx", *given, instruction_sets=HOST))
+    for n, k in ((8, 6), (3, 9), (700, 300), (5, 5), (2, 1000)):
+        a, b = rl.randn(n, 5), rl.randn(k, 5)
+        for got, want in zip(program(a, b), jitted(a, b)):
+            np.testing.assert_array_equal(got.numpy(), want.numpy())
+    with pytest.raises(rl.RidgelineError, match="not for: N0 is from 2 to 1024"):
+        program(rl.randn(1, 5), rl.randn(6, 5))
+
+
+def test_a_step_of_any_batch_keeps_its_state(tmp_path: Path) -> None:
+    rl.manual_seed(7)
+    model = mlp()
+    optimizer = rl.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(nn.functional.dropout(model(x), 0.3), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    jitted = rl.jit(step, dynamic=[("x", 0), ("y", 0)])
+    x, y = rl.randn(64, 12), rl.randint(0, 5, (64,))
+    path = jitted.export(tmp_path / "f.rlx", x[:16], y[:16], instruction_sets=HOST)
+    program = rl.load_program(path)
+    for length in (16, 3, 64, 16):
+        assert program(x[:length], y[:length]).item() == jitted(x[:length], y[:length]).item()
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.py").write_text(
+        "import ridgeline as rl\nmodel = rl.nn.Linear(3, 2)\ndef f(x, y):\n    return x @ y\n"
+    )
+    path = str(tmp_path / "f.rlx")
+    given = ["--input", "x=float32[4,3]", "--input", "y=float32[3,2]", "-o", path]
+    fast = ["--instruction-sets", "native"]
+    assert main(["export", f"{tmp_path}/net.py:f", *given, *fast, "--dynamic", "x:0"]) == 0
+    assert main(["export", "--check", path]) == 0
+    said = capsys.readouterr().out
+    assert "whole" in said and "x: float32['N0', 3]" in said and "N0: 1 to 1024" in said
+    x, y = rl.randn(9, 3), rl.randn(3, 2)
+    assert rl.load_program(path)(x=x, y=y).shape == (9, 2)
+    Path(path).write_bytes(Path(path).read_bytes()[:-1])
+    assert main(["export", "--check", path]) == 2
+    assert main(["export", f"{tmp_path}/net.py:g", *given]) == 2
+    assert main(["export", f"{tmp_path}/net.py:model", "--input", "float32[4]", "-o", path]) == 2

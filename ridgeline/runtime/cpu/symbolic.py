@@ -76,7 +76,7 @@ class SymbolicProgram:
         pairs: Sequence[tuple[int, int]] = (),
     ) -> None:
         """`pairs` are outputs and the inputs whose memory they may take, as in `compile_graph`."""
-        _check(graph)
+        require_sizes(graph)
         self._highest = {size.name: size.hi for size in sizes}
         self._launches: dict[_LaunchKey, TaskLaunch | None] = {}
         self._layouts: dict[tuple[int, ...], Layout] = {}  # by sizes that are rounded up
@@ -147,7 +147,7 @@ class SymbolicProgram:
         return min(1 << max(value - 1, 0).bit_length(), self._highest[name])
 
 
-def _check(graph: Graph) -> None:
+def require_sizes(graph: Graph) -> None:
     """Raise for what is compiled anew for each size."""
     for node in graph.order:
         if node.types[0].device != "cpu":
