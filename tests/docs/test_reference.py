@@ -73,6 +73,8 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", PAGES)
 def test_examples_print_what_the_page_says(name: str) -> None:
     texts = {section.names[0]: section.text for section in PAGES[name].sections}
+    bad = [n for n, text in texts.items() if "Traceback" in text or "<BLANKLINE>" in text]
+    assert bad == []  # nothing that a reader would stumble over
     assert run_examples(texts, reference.names()) == ""
 
 
