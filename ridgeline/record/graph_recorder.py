@@ -112,16 +112,24 @@ class GraphRecorder:
             self.compute((), reason)
 
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
-        """Compute some cells, together with everything that is live."""
+        """Compute some cells, together with everything that is live.
+
+        Where that fails, the cells alone: whoever reads what cannot be computed is told, and other
+        work goes on without it.
+        """
         waiting, self.pending = self.pending, []
         self._held_bytes = self._recorded = 0
         try:
             self._compute(cells, waiting, reason)
-        except RidgelineError:
-            raise  # whoever reads what cannot be computed is told; other work goes on without it
-        except BaseException:
-            self.pending = waiting + self.pending  # what is computed by then does no harm there
-            raise
+            return
+        except BaseException as error:
+            if not _is_our_own(error):
+                self.pending = waiting + self.pending  # what is computed by then does no harm
+                raise
+            if not cells or set(_alive(waiting)) <= set(cells):
+                raise
+        self.ran = None  # what runs now is not all that was recorded
+        self._compute(cells, (), reason)
 
     def _compute(
         self, cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason: str
@@ -167,6 +175,20 @@ class GraphRecorder:
         """The cells with a graph that somebody still holds, computed or not."""
         references = (*self.pending, *self._tracked)
         return [c for r in references if (c := r()) is not None and graph_track(c).mode == GRAPH]
+
+
+def _is_our_own(error: BaseException) -> bool:
+    """True for what computing raises; what a signal's handler raises comes from elsewhere."""
+    if isinstance(error, RidgelineError) or not isinstance(error, Exception):
+        return isinstance(error, RidgelineError)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    return name.partition(".")[0] in _OWN
+
+
+_OWN = ("ridgeline", "numpy", "llvmlite", "cuda")
 
 
 def _alive(waiting: Sequence[weakref.ref[Cell]]) -> list[Cell]:

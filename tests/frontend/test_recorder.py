@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import ridgeline as rl
+from ridgeline import scalars
 from ridgeline.record import recorder
 from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import GraphRecorder
+from ridgeline.record.upcalls import upcalls
 
 
 class Counting(GraphRecorder):
@@ -85,3 +90,53 @@ def test_pickles_of_earlier_versions_find_what_they_name(name: str) -> None:
     module, member = name.split()
     found = pickle.loads(f"c{module}\n{member}\n.".encode())
     assert found.__name__ == member
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_what_cannot_be_computed_is_told_to_its_reader_alone(tier: str) -> None:
+    with rl.config.override(tier=tier):
+        x = rl.tensor([1.0, 2.0, 3.0])
+        wrong = x[(x * 3).long()]
+        right, more = x + 1, x * 2
+        assert right.tolist() == [2.0, 3.0, 4.0]
+        assert (more + right).tolist() == [4.0, 7.0, 10.0]
+        for _ in range(2):
+            with pytest.raises(IndexError):
+                wrong.tolist()
+        assert (more * 3).tolist() == [6.0, 12.0, 18.0]
+
+
+def test_a_program_that_cannot_be_made_is_told_to_its_reader_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = scalars.value_of
+
+    def value_of(row: scalars.ScalarOp, operands: Any) -> Any:
+        return plain(replace(row, numpy=np.cross) if row.name == "sinh" else row, operands)
+
+    monkeypatch.setattr(scalars, "value_of", value_of)
+    with rl.config.override(tier="interpreter"):
+        x = rl.tensor([1.0, 2.0])
+        wrong, right = rl.sinh(x), x + 1
+        assert right.tolist() == [2.0, 3.0]
+        with pytest.raises(RuntimeError):
+            wrong.tolist()
+        assert (x * 2).tolist() == [2.0, 4.0]
+
+
+def test_what_a_handler_raises_ends_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception from outside of the computation is nobody's result."""
+
+    class Alarm(Exception):
+        pass
+
+    def rang(*_: object) -> None:
+        raise Alarm
+
+    x = rl.tensor([1.0, 2.0])
+    beside, read = x * 2, x + 1
+    with monkeypatch.context() as patch:
+        patch.setattr(upcalls, "match", rang)
+        with pytest.raises(Alarm):
+            read.tolist()
+    assert read.tolist() == [2.0, 3.0] and beside.tolist() == [2.0, 4.0]
