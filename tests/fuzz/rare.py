@@ -24,7 +24,8 @@ def complex_arithmetic(m: Maker) -> Statement | None:
     if z is None:
         return None
     n = z.name
-    forms = [f"{n}.conj()", f"{n} + {n}.conj()", f"{n} * 1j", f"-{n}", f"{n} - 2",
+    # torch's `conj()` is a view that some functions refuse, ours a new tensor
+    forms = [f"{n}.conj().resolve_conj()", f"{n} + {n}.conj()", f"{n} * 1j", f"-{n}", f"{n} - 2",
              f"{n} == {n}.conj()", f"rl.where({n}.real > 0, {n}, {n} * 2)", f"{n}.sum()",
              f"{n} / 2"]  # fmt: skip
     if z.rank >= 1 and z.size:
