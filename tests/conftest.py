@@ -5,6 +5,7 @@ Those marked `gpu` are skipped without one.
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,12 @@ os.environ.setdefault("RIDGELINE_CALIBRATE", "0")
 os.environ.setdefault("RIDGELINE_BACKGROUND", "0")  # tiers change at counted points
 os.environ.setdefault("RIDGELINE_ANNOUNCE", "0")  # how long compiling takes is chance here
 os.environ.setdefault("RIDGELINE_VERIFY", "1")  # every graph and program after every pass
+
+
+def pytest_collection_finish() -> None:
+    """No collection looks at what all test files import (torch alone is a million objects)."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

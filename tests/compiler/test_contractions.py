@@ -289,11 +289,12 @@ def test_strips_that_no_cache_holds_are_packed_in_pieces(
     result = np.zeros((m, n), np.float32)
     memory = {i: order.get(node, result) for i, node in enumerate(compiled.group.loops.slots)}
     native = run_native(compiled.kernel, memory)
-    interpret(compiled.kernel, memory, {}, order="shuffled")
     wanted = np.einsum(FORMS[kind], *arrays)
-    np.testing.assert_array_equal(result, wanted)
     slot = next(i for i, node in enumerate(compiled.group.loops.slots) if node not in order)
     np.testing.assert_array_equal(native[slot], wanted)
+    if k == 80:  # an uneven number of pieces
+        interpret(compiled.kernel, memory, {}, order="shuffled")
+        np.testing.assert_array_equal(result, wanted)
 
 
 @pytest.mark.parametrize(

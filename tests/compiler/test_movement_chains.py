@@ -176,6 +176,7 @@ FAULTS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_faults_that_are_planted_are_found(fault: Fault) -> None:
     search = settings(

@@ -17,7 +17,7 @@ CASES = [
     for kernel, stride, dilation, size, padding, groups in itertools.product(
         (1, 2, 3, 5), (1, 2, 3), (1, 2), (6, 7), (0, 1), (1, 2)
     )
-    if size + 2 * padding > dilation * (kernel - 1)
+    if size + 2 * padding > dilation * (kernel - 1) and (groups == 1 or padding + size == 8)
 ]
 
 

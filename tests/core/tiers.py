@@ -26,6 +26,7 @@ from tests.core.test_conformance import (
     Foreign,
     database,
     found,
+    samples as torch_samples,
     tensors,
     translated,
 )
@@ -59,7 +60,7 @@ def samples(op: Any, dtype: str, seed: int, most: int) -> Iterator[Any]:
     torch.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
-    drawn = list(op.sample_inputs("cpu", getattr(torch, dtype), set_seed=False))
+    drawn = list(torch_samples(op, getattr(torch, dtype)))
     random.Random(seed).shuffle(drawn)
     for sample in drawn:
         given = [sample.input, sample.args, sample.kwargs]

@@ -60,7 +60,7 @@ def test_families_in_the_interpreter(name: str, dtype: DType) -> None:
 @pytest.mark.parametrize("name", ["softmax", "cross_entropy", "cross_entropy_backward"])
 def test_rows_too_long_to_be_held(name: str) -> None:
     narrow = GpuMachine("sm_80", 1, 166_912, 1 << 20, block_threads=32)
-    outputs, inputs, held = closed(*FAMILIES[name](3, 6000, dtypes.float32))
+    outputs, inputs, held = closed(*FAMILIES[name](2, 6000, dtypes.float32))
     arrays = [*random_inputs(inputs[: len(inputs) - len(held)], 1), *held]
     check(outputs, inputs, arrays, 3e-5, narrow)
 
@@ -127,14 +127,16 @@ def test_families_compile(name: str, gpu: GpuMachine) -> None:
 
     texts = []
     square = ("matmul", "matmul_backward", "convolution", "max_pool")
-    for rows, columns in [(64, 96)] if name in square else SHAPES.values():
+    for shape in ["small"] if name in square else SHAPES:
+        rows, columns = SHAPES[shape]
         outputs, inputs = FAMILIES[name](rows, columns, dtypes.bfloat16)
         outputs, inputs, _ = closed(outputs, inputs)
         for scheduled in schedule(outputs, inputs, gpu):
             source = generate(scheduled.kernel)
             assert all(launch.block <= 1024 for launch in source.launches)
             assert all(launch.shared_bytes <= gpu.shared_bytes for launch in source.launches)
-            texts.append(source.text)
+            if gpu is H200 or shape in ("small", "block"):  # one of every kind for the other
+                texts.append(source.text)
     assert all(code.startswith(b"\x7fELF") for code in compile_all(texts, gpu.arch))
 
 
