@@ -1,4 +1,4 @@
-"""Graphs after backward(): what a pass that retains nothing lets go, and what it must not meet.
+"""Freeing graphs after backward(): which saved values go, and the error where a pass needs them.
 
 A tensor whose graph a pass went through stays with its value. The ways from it to variables on
 which a rule reads values are closed: `LetGo` leaves stand for them, and know to which variables

@@ -1,4 +1,4 @@
-"""The seam between the compiler and a kind of device: one class, one line of `devices.KINDS`.
+"""The interface that a kind of device implements: one class, and one line of `devices.KINDS`.
 
 A backend says what machine it compiles for, how its kernels are scheduled, turns them into code
 and a layout into something that runs. Everything else in the compiler is the same for all. What

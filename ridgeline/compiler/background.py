@@ -32,7 +32,7 @@ PATIENCE = 0.5  # seconds until something is said
 
 
 class GaveWay(BaseException):
-    """A job stopped because somebody else needs the compiler, or the process ends."""
+    """Cancels a background job: somebody waits for the compiler, or the process ends."""
 
 
 def report_defect(what: str, error: Exception) -> None:

@@ -196,7 +196,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
 
 @dataclass(slots=True)
 class _Placing:
-    """Kernels whose results lie over what they replace, where their loops allow it."""
+    """Assigns outputs to the memory of the inputs they replace, where kernels' loops allow it."""
 
     wanted: Mapping[Node, Node]
     kept: dict[Node, Node]  # what was found possible

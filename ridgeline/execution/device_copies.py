@@ -38,7 +38,7 @@ class OwnedResults:
 
 
 class Brought:
-    """The program of one device over inputs of which some lie on another.
+    """A program with copies before it: inputs that lie on another device are brought to its own.
 
     Its inputs are those given; behind them comes what shows one of them once more, such as a value
     that went to another device and back.

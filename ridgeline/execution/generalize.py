@@ -1,4 +1,4 @@
-"""Numbers that change: pieces of work that differ in nothing else become one program.
+"""Automatic dynamic shapes of flushes: pieces that differ only in numbers share one program.
 
 A piece is its *form* and its numbers: lengths of axes, places where slices begin, whole constants.
 When a form comes with other numbers, those that changed are written as unknowns, or as sums and

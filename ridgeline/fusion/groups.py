@@ -106,7 +106,7 @@ class Fusion:
 
 @dataclass(slots=True)
 class Repeated:
-    """The loops of the groups of one program: the layers of a model give the same again and again.
+    """A cache of lowered groups by structure: the layers of a model repeat, and are lowered once.
 
     Groups of one structure differ only in which node each slot of memory holds, so the second takes
     the loops of the first, or the reason why there are none.

@@ -1,4 +1,4 @@
-"""Results that are written over the memory of what they replace: a step's parameters and state.
+"""In-place results: outputs that take the memory of the inputs they replace (parameters, state).
 
 The new value may take the old one's memory if every kernel that reads the old value runs before
 the one that writes, or reads element by element in the same kernel. Here kernels, and the stores
@@ -19,7 +19,7 @@ from ridgeline.graph.node import Node
 
 @dataclass(frozen=True, slots=True)
 class Replacing:
-    """Which results may take memory that a run is given."""
+    """Which outputs may overwrite which inputs (buffer donation)."""
 
     inputs: Mapping[Node, Node] = field(default_factory=dict)  # result: the input it replaces
     others: frozenset[Node] = frozenset()  # results that replace what is no input
@@ -179,7 +179,7 @@ def _topological(
 
 
 class Precedence:
-    """The kernels before each kernel, directly or not."""
+    """The transitive order of kernels: which must run before each."""
 
     def __init__(self, sources: Mapping[int, Collection[int]]) -> None:
         """`sources` are the kernels that each one reads from."""

@@ -1,4 +1,4 @@
-"""Facts: what was decided about symbolic sizes, at the values that one call has.
+"""Guards on symbolic sizes: comparisons that were decided by the values that one call has.
 
 While a function is traced or a graph is compiled with symbolic sizes, every question that the
 bounds leave open is answered by the values at hand and written down. The result stands for all

@@ -180,7 +180,7 @@ class Node:
 
 
 class Devices:
-    """How operands of several devices come to one: `graph/placement.py` sets it."""
+    """The rule that brings operands of several devices to one: `graph/placement.py` sets it."""
 
     together: Callable[[str, Sequence[Node]], Sequence[Node]]
 

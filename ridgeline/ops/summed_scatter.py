@@ -1,10 +1,10 @@
-"""Sums at places that indices name, so that many updates of one place lose nothing.
+"""Scatter-add in higher precision, so that many updates of one element lose nothing.
 
 Updates arrive in any order and one by one, so a sum of them cannot be cut into blocks. Narrower
-floats are summed in double precision and rounded once. If places are few, a kernel of a CPU keeps
-the sums of some columns in scratch that a cache holds. Where places are many and updates few, only
+floats are summed in double precision and rounded once. If the base is small, a CPU's kernel keeps
+the sums of some columns in scratch that a cache holds. Where it is large and updates are few, only
 as many sums as updates are kept so wide. Double precision itself is cut in two: the upper parts of
-all updates of a place are multiples of one unit, coarse enough to be added exactly.
+all updates of an element are multiples of one unit, coarse enough to be added exactly.
 """
 
 from __future__ import annotations

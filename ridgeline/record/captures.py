@@ -1,4 +1,4 @@
-"""What recording asks of a running capture of jit, and whose tensors may be used where.
+"""The interface of a running jit capture, as the record core and the functions see it.
 
 This page is all that the record core and the functions know of tracing: `modes.capture` is None, or
 something that answers to `RunningCapture`. Guards are behind it: a number, an array, an attribute

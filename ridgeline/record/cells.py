@@ -43,14 +43,14 @@ Behind: TypeAlias = tuple[Sequence[weakref.ref[Any]], int] | None
 
 @dataclass(slots=True, eq=False)
 class LetGo(LeafAttrs):
-    """Of a leaf that stands for a part of a graph that was let go after backward()."""
+    """Marks a leaf that stands for a freed part of an autograd graph."""
 
     behind: Behind
     besides: int = 0  # bits of variables to which copies lead of other parts of that graph
 
 
 class Rare:
-    """What only few tracks need: a variable's identity, shared memory, a spent graph."""
+    """Rarely used fields of a track: a variable's identity, shared memory, a freed graph."""
 
     __slots__ = (
         "behind", "formers", "key", "key_version", "left", "owner", "rest", "shared", "spent",

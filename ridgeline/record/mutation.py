@@ -1,4 +1,4 @@
-"""What jit has to notice: the mutation epoch of modules and optimizers, and tables that move it.
+"""The mutation epoch: one counter that every change of a module or an optimizer moves, for guards.
 
 `bump()` is called on every attribute change of a module or optimizer: a jitted function that finds
 the epoch unchanged need not look further. `watch(obj)` tells a running capture that it depends on

@@ -1,4 +1,4 @@
-"""Turns: whoever writes to the same state does so one after the other.
+"""Turns: locks on mutable state, so that threads which write to the same state do so one by one.
 
 State that one trace or one optimizer writes has one lock, a `Turn`, which others that write to some
 of it take too; what they write besides has a turn of its own. Turns are numbered and taken in the

@@ -235,7 +235,7 @@ def check_device(name: Any) -> device:
 
 
 class Moving(tuple[Any, Lock]):
-    """Stands for a node's buffer while its memory gets another value; looks like it otherwise.
+    """Takes a node's buffer out of reach while a run overwrites its memory; readers wait for it.
 
     The lock is held by whoever runs the program, from before this is seen until after it is gone.
     What is asked of this waits for it, and is then answered by the buffer with the new value (or

@@ -1,4 +1,4 @@
-"""The default schedule of a kernel: the family decides."""
+"""The default schedule of a kernel, by its family: contraction, rows, own loops, pointwise…"""
 
 from __future__ import annotations
 

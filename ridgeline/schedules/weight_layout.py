@@ -1,4 +1,4 @@
-"""In which order a contraction would best find an operand in memory.
+"""Packed weight layouts: the order of a constant operand's elements that a contraction reads best.
 
 An operand that stays the same from call to call is worth laying out once in the order in which
 register tiles read it: strips of as many lanes as a tile has, each with all summed axes inside.

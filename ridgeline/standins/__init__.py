@@ -1,1 +1,1 @@
-"""Packages that stand where others are looked for, when `ridgeline run` leads the way here."""
+"""Packages named torch and torchvision that mean Ridgeline, put on the path by `ridgeline run`."""

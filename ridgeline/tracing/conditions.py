@@ -1,4 +1,4 @@
-"""Conditions: when a recorded call stands for another one, and what changed where it does not."""
+"""The guards of a trace besides its signature: whether it can be replayed, or what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of what a capture depends on, to be compared when a jitted function is called again.
+"""Snapshots for guards: what modules and optimizers held at capture, compared at later calls.
 
 A snapshot of a module or an optimizer holds simple values by value and all others by identity. The
 epoch says whether it is worth looking (`record/mutation.py`).
@@ -87,7 +87,7 @@ def objects_in(image: Any) -> Iterator[Any]:
 
 
 class Same:
-    """Equal only to an image of the very same object."""
+    """A snapshot by identity: equal only to one of the very same object."""
 
     __slots__ = ("value",)
 

@@ -1,4 +1,4 @@
-"""What a trace computes from tensors that its calls do not change, computed once and kept.
+"""Hoisted values of a trace: what depends on unchanged weights alone, computed once and kept.
 
 In inference the weights stay what they are from call to call, and so does all that depends on
 nothing else: a scale from running statistics, a cast, a normalised or joined weight. These values
@@ -24,7 +24,7 @@ SteadySource: TypeAlias = CellInput | NumberInput
 
 
 class Steady:
-    """Values over cells and numbers, kept while the cells keep their memory and the numbers."""
+    """Hoisted values, and the cells and numbers they depend on: valid while none changes."""
 
     def __init__(self, values: Sequence[Node], sources: Mapping[Node, SteadySource]) -> None:
         def is_given(node: Node) -> bool:

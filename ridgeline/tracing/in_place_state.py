@@ -1,4 +1,4 @@
-"""State that a call replaces is overwritten in its own memory, where nobody else can see it.
+"""In-place updates of state: a replay writes new parameters over the memory of the old ones.
 
 A training step gives parameters, moments and gradients new values. While the program runs, their
 old memory is lent to it for the new ones. That is right only if the old value has no other holder:
@@ -44,7 +44,7 @@ _NODE_HELD = _LISTED + 2
 
 
 class _State(NamedTuple):
-    """What a cell that a call writes to is to the program."""
+    """The role of a cell that a call writes: which input of the program it is, and which output."""
 
     output: int
     number: int  # of that output's memory
@@ -77,7 +77,7 @@ def _states(effects: Effects) -> Iterator[tuple[int, Source]]:
 
 
 class Handover:
-    """What the calls of a trace may overwrite."""
+    """Which inputs of a trace may be overwritten by its outputs."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ def _gradient(owner: Tensor) -> Cell | None:
 
 
 class Loan:
-    """Memory on loan to one run of a program.
+    """The buffers that one run overwrites, out of reach of others until it ends.
 
     Nobody else can see the nodes and buffers that stand for the old values, so they will stand for
     the new ones; the same is true of gradients, which stay the tensors that they are.

@@ -1,4 +1,4 @@
-"""Bodies of our own functions, traced once for all arguments of the same types.
+"""A cache of traced bodies: functions of this package, traced once per types of their arguments.
 
 A function of this package that reads nothing but its arguments records the same nodes for all
 tensors of the same types. So it is traced for the first of them, as control flow traces its
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class KeptBodies(Generic[T]):
-    """What was traced last, by all that it depends on."""
+    """The cache: traced bodies by all that they depend on."""
 
     def __init__(self) -> None:
         self._entries: Recent[Hashable, T] = Recent(MOST_BODIES, MOST_NODES)

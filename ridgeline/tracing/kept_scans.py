@@ -1,4 +1,4 @@
-"""Scans of our own functions, whose iteration is traced once for all tensors of the same types.
+"""A cache of traced scan bodies: iterations of this package, traced once per types of tensors.
 
 Such a function gets all that it reads as arguments: the carry, a slice, and weights that every
 iteration sees whole. It is kept where these weights are what its body captured, each of them and

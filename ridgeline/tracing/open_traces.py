@@ -1,4 +1,4 @@
-"""Open functions: calls that no trace stands for, in which Python runs every time.
+"""The fallback of jit: functions that cannot be guarded run as undecorated Python at every call.
 
 A trace is *open* where the function read something that no guard can compare, and *fleeting* where
 it changed what it read, so that the trace stands for one call alone. A function of which either was
@@ -13,7 +13,7 @@ _FIRST = 8  # open calls before the function is traced again, and then eight tim
 
 
 class Opening:
-    """Whether a function is open, and why."""
+    """Whether a function runs without replay, and why."""
 
     def __init__(self) -> None:
         self.reason = ""

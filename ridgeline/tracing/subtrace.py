@@ -1,4 +1,4 @@
-"""Enclosures: functions traced for the sake of their graph, as vmap and control flow do.
+"""Nested tracing: a function traced into the graph around it, as vmap and control flow do.
 
 An enclosure is a capture like jit's, but what the function reads from outside keeps its nodes, so
 the graph that comes out hangs together with the one around it: derivatives pass, and enclosures

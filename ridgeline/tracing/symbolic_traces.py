@@ -1,4 +1,4 @@
-"""Templates: a trace with symbolic sizes, from which the trace for each set of sizes is made.
+"""Traces with symbolic shapes: a template, from which the trace for each set of sizes is made.
 
 Tracing and compiling happen once, and what was decided about sizes meanwhile is checked for new
 ones: for them the compiled code gets a layout of its own. What cannot be compiled with symbolic

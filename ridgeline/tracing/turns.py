@@ -1,4 +1,4 @@
-"""The turns that calls of a trace take: see `record/turns.py`."""
+"""Which locks a replay of a trace takes before it writes state: see `record/turns.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ridgeline.tracing.side_effects import Effects, live_cell
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """State whose turn depends on the call: arguments, and gradients by their owners."""
+    """State whose lock depends on the call: that of arguments, and of gradients by their owners."""
 
     arguments: tuple[int, ...]
     gradients: tuple[GradientInput, ...]

@@ -1,11 +1,12 @@
-"""Where an elementary function may take few steps, because nobody could tell the difference.
+"""Fast math: which calls of elementary functions may be the hardware's approximations.
 
-So it is where whatever is made of its value is rounded to 16 bits or fewer before it is summed or
-stored, and in kernels all of whose results are so, unless the value decides something. And so it is
-with exp(x - m) for 16-bit x and the maximum m of a fold over them, of which every softmax and
-cross-entropy is made: an error of |x - m| units of float32's last digit is far below what x itself
-leaves open, and what is far from the maximum counts for little in the sum. A logarithm has an error
-of its own, of which a root of its multiple keeps half, and the root in few steps adds one like it.
+An error that rounding hides is allowed: where whatever is made of the value is rounded to 16 bits
+or fewer before it is summed or stored, and in kernels all of whose results are so, unless a
+comparison reads the value. It is allowed, too, in exp(x - m) for 16-bit x and the maximum m of a
+fold over them, of which every softmax and cross-entropy is made: an error of |x - m| units of
+float32's last digit is far below what x itself leaves open, and what is far from the maximum counts
+for little in the sum. A logarithm has an error of its own, of which a root of its multiple keeps
+half, and the approximate root adds one like it.
 """
 
 from __future__ import annotations

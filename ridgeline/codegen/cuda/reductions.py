@@ -21,7 +21,7 @@ _WIDE = ("double", "long long", "unsigned long long")  # of 8 bytes; all others 
 
 @dataclass(frozen=True, slots=True)
 class ThreadJoin:
-    """One joining of threads: where they stand, the C++ types and the values of the fields."""
+    """One cross-thread reduction: the threads' bits, the C++ types and the values of the fields."""
 
     bits: ThreadBits
     team: int  # threads that arrive here together

@@ -1,4 +1,4 @@
-"""Rows of scratch that take each other's place.
+"""Scratch reuse: two rows of scratch whose lifetimes do not overlap share one allocation.
 
 A chain keeps a row of scores, and then a row of what it makes of them, element by element. Where
 nothing reads the scores after that, one row holds first these and then those: half the scratch,

@@ -1,4 +1,4 @@
-"""Online: two dependent folds over one axis become one loop that corrects itself as it goes.
+"""Online softmax: a maximum and the sums relative to it are folded in one loop that rescales.
 
 A maximum `m` over an axis, and then sums over the same axis of terms `w * exp(x - m)`: the terms
 for a larger maximum are those for a smaller one times `exp(m - larger)`. So one loop over pieces of

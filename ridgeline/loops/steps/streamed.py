@@ -1,4 +1,4 @@
-"""Streamed: threads go once over a row for a maximum and the sums of exponentials relative to it.
+"""Streamed: online softmax by the threads of a row, each over its part, joined at the end.
 
 `Online` merges the two folds of one thread; here every thread of a row keeps a maximum and sums of
 its own, corrected as it goes, and at the end the threads agree on the maximum and add up their

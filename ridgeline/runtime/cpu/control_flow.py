@@ -140,7 +140,7 @@ def _fits_anywhere(size: int) -> bool:
 
 
 class _Claims:
-    """Which written slots of a body already have a place outside."""
+    """Which slots that a body writes are bound to memory outside of it already."""
 
     def __init__(self, part: Layout) -> None:
         self.part = part

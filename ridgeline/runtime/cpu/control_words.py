@@ -39,7 +39,7 @@ class SubPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A slot that shows the same memory inside and outside."""
+    """A slot of a body that is an alias of one outside."""
 
     inside: int
     outside: int
@@ -63,7 +63,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class SlotStream:
-    """A slot that moves along memory from iteration to iteration."""
+    """A slot of a body that is one slice of an array in each iteration."""
 
     inside: int
     outside: int
@@ -84,7 +84,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A slot of a test that shows a carried value, by its number."""
+    """A slot of a loop's test that is an alias of a carried value, by its number."""
 
     inside: int
     carried: int

@@ -1,4 +1,4 @@
-"""Whether dictionaries are as they were, all of them asked by one native call.
+"""Guards on dictionaries: CPython's version tags of many dicts, compared by one native call.
 
 CPython gives a dictionary a new version whenever it changes, a number that none had before
 (`ma_version_tag`; CPython 3.14 has none, and `are_counted` says so). Native code compares many of

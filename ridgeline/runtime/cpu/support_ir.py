@@ -357,7 +357,7 @@ declare void @Py_IncRef(ptr)
 
 
 class Head(IntEnum):
-    """The words at the start of a plan."""
+    """The header of a plan: its first words."""
 
     POOL = 0
     STEPS = 1

@@ -28,7 +28,7 @@ _executing = threading.Lock()  # a handle serves one thread at a time
 
 
 class Note(IntEnum):
-    """What the library says of how an engine computes."""
+    """Numerical notes of an engine (cudnnBackendNumericalNote_t)."""
 
     TENSOR_CORE = 0
     DOWN_CONVERT = 1

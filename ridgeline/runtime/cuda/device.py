@@ -31,7 +31,7 @@ from ridgeline.runtime.cuda.stream import Stream, call_on
 
 
 class _Here(threading.local):
-    """Of this thread: the device whose context it uses, and the streams that it chose."""
+    """Thread-local state: the device whose context is current, and the chosen stream of each."""
 
     device: Device | None = None
     streams: Mapping[int, Stream] = MappingProxyType({})

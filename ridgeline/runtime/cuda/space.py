@@ -1,4 +1,4 @@
-"""The space of a GPU: how values get into its memory."""
+"""The memory space of a GPU: allocation in stream order, and copies into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default schedule of a kernel on a GPU: the family decides, as on a CPU."""
+"""The default schedule of a kernel on a GPU, by its family, as `schedules/default.py` on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that would leave most of a GPU idle, though they read less memory as one.
+"""Occupancy against fusion: merges refused because the fused kernel would leave most of a GPU idle.
 
 A fold that needs another's result, and what is computed from it for every element, cannot be cut
 into pieces: a row then has one block at most. Where rows are few, as the channels of a batch norm

@@ -1,4 +1,4 @@
-"""Copies of functions that report what they read: made once for a code object, bound as often.
+"""Instrumented copies of functions, which report what they read; one per code object.
 
 A copy shares the globals, closure cells and defaults of its original, and keeps its name, file and
 lines, so that tracebacks, debuggers and the origins of tensors show the user's own text.

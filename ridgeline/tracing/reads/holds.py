@@ -1,4 +1,4 @@
-"""Whether everything that a trace read is as it was: one generated function for each trace.
+"""Guard checks: one generated function per trace says whether all that the trace read is unchanged.
 
 The function compares by identity what it can, in one expression; keys of dictionaries only where
 one of these has changed since. Only where it says no are reads looked at one by one: a container

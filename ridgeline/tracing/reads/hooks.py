@@ -1,4 +1,4 @@
-"""What reporting copies call: one object for each module, which hands reports to the recorder.
+"""The calls that instrumented copies make: one object per module hands reports to the recorder.
 
 A copy may outlive the trace that made it, as a lambda that was stored somewhere; without a recorder
 every report does what the original text says.

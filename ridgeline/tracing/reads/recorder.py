@@ -1,4 +1,4 @@
-"""The recorder: takes the reports of reporting copies while one function is traced.
+"""The read recorder: collects what the instrumented function reads from outside while it is traced.
 
 Objects that are made while the function runs need no guard: nobody else can change them. They are
 told from those that were there before by the generations of the garbage collector: the youngest one

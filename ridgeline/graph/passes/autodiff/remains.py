@@ -1,4 +1,4 @@
-"""What is left of a graph after a backward pass that keeps no values.
+"""A freed autograd graph: what a second backward pass can still use after one without retain_graph.
 
 Where a rule reads values of the forward pass, the way ends: these are let go. Other ways stay open
 for another pass: those through rules that need no value, of which a copy without any is kept, and

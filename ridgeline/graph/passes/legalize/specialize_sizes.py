@@ -20,7 +20,7 @@ from ridgeline.ops.elementwise import EXTENT, constant
 
 
 class Settled:
-    """What symbolic nodes, types and attributes are at some values of the unknowns."""
+    """A substitution of numbers for symbolic sizes in nodes, types and attributes."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self._values = values
