@@ -12,7 +12,7 @@ from ridgeline.runtime.buffer import check_device
 from ridgeline.runtime.cuda.device import count
 
 
-class Devices(tuple[str, ...]):
+class _Devices(tuple[str, ...]):
     """Devices: a tuple since 2025.12; a list before, and still one when it is added to a list."""
 
     __slots__ = ()
@@ -37,7 +37,7 @@ class Info:
 
     def devices(self) -> tuple[str, ...]:
         """All devices."""
-        return Devices(("cpu", *(f"cuda:{number}" for number in range(count()))))
+        return _Devices(("cpu", *(f"cuda:{number}" for number in range(count()))))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The element types of new arrays, by what they hold."""

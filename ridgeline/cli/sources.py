@@ -20,7 +20,7 @@ _MOST_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MissingName:
     """A name that is not here, and where it is first used."""
 
     name: str
@@ -29,9 +29,9 @@ class Finding:
     hint: str
 
 
-def findings(program: Path, folder: Path) -> list[Finding]:
+def findings(program: Path, folder: Path) -> list[MissingName]:
     """What is not here of what a program and the files that it imports use."""
-    found: dict[str, Finding] = {}
+    found: dict[str, MissingName] = {}
     waiting, seen = [program], set()
     while waiting:
         path = waiting.pop()
@@ -44,12 +44,12 @@ def findings(program: Path, folder: Path) -> list[Finding]:
             continue  # Python says so itself, when it gets there
         for name, line in used_names(tree):
             if name not in found and (hint := _lack(name)) is not None:
-                found[name] = Finding(name, path, line, hint)
+                found[name] = MissingName(name, path, line, hint)
         waiting += _imported_files(tree, path, folder)
     return list(found.values())
 
 
-def report(found: list[Finding]) -> str:
+def report(found: list[MissingName]) -> str:
     """The findings as text, a line each."""
     lines = [f"{len(found)} of torch's names that this program uses are not here:"]
     for one in found[:_MOST_SHOWN]:

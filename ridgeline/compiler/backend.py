@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.compiler.memory_plan import BodyPlan, HostCall, Layout
 from ridgeline.devices import device, part_of
-from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.fusion.groups import FusionGroup, Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, Op, TensorType
 from ridgeline.graph.sizes import Size
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Fill = Callable[[Any, Array, TensorType], None]
 
 
-class Run(Protocol):
+class PausedRun(Protocol):
     """A run that overwrites memory it is given, begun and stopped before the first such write.
 
     References to that memory are counted: a run holds its inputs once, in the list that it was
@@ -80,7 +80,7 @@ class LoadedProgram(Protocol):
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, each in memory that nobody else has."""
 
-    def begin(self, inputs: list[Any], given: Collection[int]) -> Run:
+    def begin(self, inputs: list[Any], given: Collection[int]) -> PausedRun:
         """A run that will be given memory for some results, by number, to overwrite.
 
         The list of inputs is the run's from now on.
@@ -120,7 +120,7 @@ class ControlFlow(Protocol):
     def runs(self, node: Node) -> bool:
         """True for control flow that is one step of a program."""
 
-    def plan(self, step: int, group: Group, parts: Sequence[Layout]) -> BodyPlan:
+    def plan(self, step: int, group: FusionGroup, parts: Sequence[Layout]) -> BodyPlan:
         """How bodies that are laid out are bound to a program around them."""
 
 
@@ -149,14 +149,14 @@ class Backend(ABC):
         """The default schedule of a kernel."""
 
     @abstractmethod
-    def launch(self, group: Group, kernel: Kernel) -> Any:
+    def launch(self, group: FusionGroup, kernel: Kernel) -> Any:
         """How a scheduled kernel is started, as plain data; None if it has nothing to do."""
 
     @abstractmethod
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
-        library_calls: Sequence[Group] = (),
+        library_calls: Sequence[FusionGroup] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
         begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:
@@ -220,7 +220,7 @@ class Backend(ABC):
         """How control flow runs natively; without it runs on the host, between kernels."""
         return None
 
-    def compile_ahead(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
+    def compile_ahead(self, group: FusionGroup, kernel: CompiledKernel | None) -> Mapping[str, Any]:
         """Start to compile the code of a group that is joined with no other, beside what follows.
 
         It has a scheduled kernel, or is a library call. What was begun goes by the names of the
@@ -250,7 +250,7 @@ class LibraryOp(Protocol):
         that is the operand itself.
         """
 
-    def launch(self, group: Group) -> Any:
+    def launch(self, group: FusionGroup) -> Any:
         """How a call is started, as plain data (one of the backend's launch types)."""
 
 

@@ -25,7 +25,7 @@ from ridgeline.compiler.background import background
 from ridgeline.compiler.memory_plan import LiveRange, live_ranges
 from ridgeline.compiler.passes import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.fusion.groups import Fuser, Group, Roofline
+from ridgeline.fusion.groups import Fuser, FusionGroup, Roofline
 from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values, choose_values
 from ridgeline.fusion.recompute import copies_for_late_readers, recompute_in_readers
@@ -123,10 +123,10 @@ def join_launches(stages: Stages, setting: Compilation) -> Stages:
     together, fusion = setting.target.horizontal_fusion(), stages.fusion
     assert together is not None, "the pass has work where there is this capability"
 
-    def key(group: Group) -> Hashable | None:
+    def key(group: FusionGroup) -> Hashable | None:
         return together.key(kernels[group.number]) if group.number in kernels else None
 
-    def fits(groups: Sequence[Group]) -> bool:
+    def fits(groups: Sequence[FusionGroup]) -> bool:
         return together.fits([kernels[group.number] for group in groups])
 
     joiner = Joiner(fusion.needs, key, fits, most_bytes(setting.roofline))
@@ -149,7 +149,7 @@ def reuse_memory(stages: Stages, setting: Compilation) -> Stages:
 # ---- schedules -----------------------------------------------------------------------------------
 
 
-def _default_schedule(group: Group, lowered: Lowered, setting: Compilation) -> CompiledKernel:
+def _default_schedule(group: FusionGroup, lowered: Lowered, setting: Compilation) -> CompiledKernel:
     left_out: dict[LeftOut, None] = {}
     with noted(left_out):
         steps = setting.target.schedule(lowered, setting.facts)
@@ -157,7 +157,7 @@ def _default_schedule(group: Group, lowered: Lowered, setting: Compilation) -> C
     return CompiledKernel(group, steps, kernel, lowered.slots, tuple(left_out))
 
 
-def _no_schedule(group: Group, lowered: Lowered, setting: Compilation) -> CompiledKernel:
+def _no_schedule(group: FusionGroup, lowered: Lowered, setting: Compilation) -> CompiledKernel:
     return CompiledKernel(group, _NO_STEPS, named(lowered.kernel), lowered.slots)
 
 
@@ -202,7 +202,7 @@ class _Placing:
     kept: dict[Node, Node]  # what was found possible
     known: dict[tuple[str, str, Slots], tuple[Kernel, dict[int, int]]] = field(default_factory=dict)
 
-    def kernel(self, group: Group, made: CompiledKernel) -> CompiledKernel:
+    def kernel(self, group: FusionGroup, made: CompiledKernel) -> CompiledKernel:
         """The kernel of a group; those of one text differ in what they may overwrite."""
         slots = group.loops.slots
         wanted = _overwritten(group, self.wanted)
@@ -219,14 +219,14 @@ class _Placing:
         values = tuple(slots[b.slot] for b in made.kernel.params)
         return replace(made, group=group, kernel=kernel, values=values)
 
-    def apart(self, group: Group) -> None:
+    def apart(self, group: FusionGroup) -> None:
         """A body or a library call may read its operands at any time."""
         for value in group.values:
             if self.kept.get(value) in group.reads:
                 del self.kept[value]
 
 
-def _overwritten(group: Group, in_place: Mapping[Node, Node]) -> Slots:
+def _overwritten(group: FusionGroup, in_place: Mapping[Node, Node]) -> Slots:
     """Slots (written, read) of a kernel that would be one memory."""
     slots, reads = group.loops.slots, group.loops.reads
     slot = {node: number for number, node in enumerate(slots[:reads])}
@@ -238,7 +238,7 @@ def _overwritten(group: Group, in_place: Mapping[Node, Node]) -> Slots:
 
 
 def overlay(
-    groups: Sequence[Group],
+    groups: Sequence[FusionGroup],
     joined: Sequence[Sequence[int]],
     kernels: list[CompiledKernel],
     fixed: Collection[Node],
@@ -289,7 +289,7 @@ def _fullest(lives: Mapping[Node, LiveRange]) -> int | None:
     return step
 
 
-def _pairs(group: Group, lives: Mapping[Node, LiveRange], step: int) -> dict[int, int]:
+def _pairs(group: FusionGroup, lives: Mapping[Node, LiveRange], step: int) -> dict[int, int]:
     """Slots (written: read) of a kernel that would be one memory."""
     slots, reads = group.loops.slots, group.loops.reads
     ending = [
@@ -321,14 +321,14 @@ class Joiner:
     """
 
     needs: Mapping[int, Set[int]]  # the kernels that must have run before each, by number
-    key: Callable[[Group], Hashable | None]
-    fits: Callable[[Sequence[Group]], bool]
+    key: Callable[[FusionGroup], Hashable | None]
+    fits: Callable[[Sequence[FusionGroup]], bool]
     most_bytes: float
-    order: list[Group] = field(default_factory=list)
+    order: list[FusionGroup] = field(default_factory=list)
     joined: list[tuple[int, ...]] = field(default_factory=list)  # places in the order
-    _waiting: dict[Hashable, list[Group]] = field(default_factory=dict)
+    _waiting: dict[Hashable, list[FusionGroup]] = field(default_factory=dict)
 
-    def run(self, groups: Sequence[Group], results: Set[Node]) -> None:
+    def run(self, groups: Sequence[FusionGroup], results: Set[Node]) -> None:
         """Fill `order` and `joined`."""
         made = temporaries(groups, results)
         for group in groups:
@@ -354,12 +354,12 @@ class Joiner:
             self.joined.append(tuple(numbers))
 
 
-def temporaries(groups: Sequence[Group], results: Set[Node]) -> Set[Node]:
+def temporaries(groups: Sequence[FusionGroup], results: Set[Node]) -> Set[Node]:
     """What kernels make for each other alone."""
     return {value for group in groups for value in group.values} - results
 
 
-def kept_bytes(group: Group, made: Set[Node]) -> int:
+def kept_bytes(group: FusionGroup, made: Set[Node]) -> int:
     """The bytes that stay in memory while a kernel is put off."""
     return sum(nbytes(value) for value in group.reads if value in made)
 

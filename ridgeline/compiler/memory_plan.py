@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.config import config
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.fusion.materialize import sources
 from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import Node, proj
@@ -268,13 +268,13 @@ def grows_with_sizes(stages: Stages) -> bool:
     return grow and not any(_on_host(group, stages) for group in groups)
 
 
-def _on_host(group: Group, stages: Stages) -> bool:
+def _on_host(group: FusionGroup, stages: Stages) -> bool:
     """True for a call of NumPy, which runs between native plans."""
     node = group.apart
     return node is not None and node not in stages.inner and group.views is None
 
 
-def _stored(group: Group) -> tuple[Node, ...]:
+def _stored(group: FusionGroup) -> tuple[Node, ...]:
     return group.values if group.apart is not None else group.loops.slots[group.loops.reads :]
 
 
@@ -335,7 +335,7 @@ def shared_values(parts: Sequence[CompiledKernel]) -> list[Node]:
 
 
 def live_ranges(
-    groups: Sequence[Group],
+    groups: Sequence[FusionGroup],
     joined: Sequence[Sequence[int]],
     sizes: Mapping[str, int],
     over: Mapping[Node, Node],

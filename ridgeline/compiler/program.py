@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.collector import paused
-from ridgeline.compiler.backend import Backend, LoadedProgram, NumpyCalls, Run
+from ridgeline.compiler.backend import Backend, LoadedProgram, NumpyCalls, PausedRun
 from ridgeline.compiler.background import background
 from ridgeline.compiler.kernel_profile import Profile
 from ridgeline.compiler.memory_plan import Layout, from_text, lay_out, to_text
@@ -40,7 +40,7 @@ class Program:
         # run on the inputs' memory; every output is memory that nobody else has
         self.run: Callable[[Sequence[Any]], list[Any]] = self.executable.run
         # the same over memory for some outputs, by the numbers that `replaceable` gives them
-        self.begin: Callable[[list[Any], Collection[int]], Run] = self.executable.begin
+        self.begin: Callable[[list[Any], Collection[int]], PausedRun] = self.executable.begin
         self.exclusive = self.executable.exclusive
         self.measured: Profile | None = None  # the times of its kernels, once somebody asked
 

@@ -10,7 +10,7 @@ from typing import Any
 from ridgeline.compiler.passes import Pass
 from ridgeline.compiler.stages import Stages
 from ridgeline.errors import ArgumentError
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.body import bodies
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF
@@ -60,7 +60,7 @@ def _memory_text(stages: Stages) -> Iterable[str]:
         yield "started as one: " + ", ".join(part.kernel.name for part in parts)
 
 
-def _group_text(group: Group) -> str:
+def _group_text(group: FusionGroup) -> str:
     return group.name if group.lowered is None else print_kernel(group.loops.kernel)
 
 

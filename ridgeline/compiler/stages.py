@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ridgeline.fusion.groups import Fuser, Fusion, Group
+from ridgeline.fusion.groups import Fuser, Fusion, FusionGroup
 from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values
 from ridgeline.graph.graph import Graph
@@ -19,7 +19,7 @@ from ridgeline.loops.schedule import LeftOut, Step as ScheduleStep
 class CompiledKernel:
     """A kernel through its stages, kept for `explain` and for profiles."""
 
-    group: Group
+    group: FusionGroup
     steps: list[ScheduleStep]
     kernel: Kernel
     values: tuple[Node, ...]  # what each parameter holds
@@ -53,12 +53,12 @@ class Stages:
         return self.graph.outputs if self.values is None else self.values.results
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FusionGroup]:
         """The kernels, in order once they have one."""
         return self.fusion.groups if self.fuser is None else list(self.fuser.groups.values())
 
     @property
-    def library_calls(self) -> list[Group]:
+    def library_calls(self) -> list[FusionGroup]:
         """The calls of libraries that are steps of the device, none of NumPy among them."""
         return [group for group in self.fusion.groups if group.views is not None]
 

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph, nbytes
 from ridgeline.graph.node import Node
 from ridgeline.graph.verify import VerifyError, require, verify_graph, verify_step
@@ -51,11 +51,11 @@ def _verify_stages(before: Stages, after: Stages) -> None:
         _verify_joined(after)
 
 
-def _written(group: Group) -> tuple[Node, ...]:
+def _written(group: FusionGroup) -> tuple[Node, ...]:
     return group.values if group.lowered is None else group.loops.slots[group.loops.reads :]
 
 
-def _verify_order(stages: Stages, groups: Sequence[Group]) -> None:
+def _verify_order(stages: Stages, groups: Sequence[FusionGroup]) -> None:
     """Every value has one writer, and is read after it; every result has one."""
     there = set(stages.graph.inputs)
     for group in groups:

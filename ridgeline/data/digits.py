@@ -27,7 +27,7 @@ BACKGROUND = -MEAN / STD  # the value of a pixel without ink
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class LabelledImages:
     """Images as float32 [n, 1, side, side], about zero mean and unit variance, and int64 labels."""
 
     images: NDArray[np.float32]
@@ -69,7 +69,7 @@ def content_hash(images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> str:
     return digest.hexdigest()
 
 
-def digits(part: str = "train", size: int = SIZE) -> Split:
+def digits(part: str = "train", size: int = SIZE) -> LabelledImages:
     """One part of the published split, upscaled to `size` pixels and standardised.
 
     Parts are "train" and "test", and inside the training images "fit" and "validation", made by
@@ -79,7 +79,7 @@ def digits(part: str = "train", size: int = SIZE) -> Split:
     keep = _part(labels, part)
     pixels = upscale(images[keep].astype(np.float32) / 16.0, size)
     standard = ((pixels - MEAN) / STD).astype(np.float32)
-    return Split(standard[:, None], labels[keep].astype(np.int64))
+    return LabelledImages(standard[:, None], labels[keep].astype(np.int64))
 
 
 def _part(labels: NDArray[Any], part: str) -> NDArray[np.intp]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from ridgeline.data.collate import default_collate as default_collate, to_tensors
 from ridgeline.data.dataset import IterableDataset
-from ridgeline.data.making import Group, Maker
-from ridgeline.data.pool import Pool
+from ridgeline.data.making import BatchMaker, Group
+from ridgeline.data.pool import WorkerPool
 from ridgeline.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -90,7 +90,7 @@ class DataLoader:
         self.epoch = self.position = 0
         self._resumed = False
         self._latest: object = None
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
         self._turns = self._tickets = 0
 
     def __len__(self) -> int:
@@ -127,8 +127,8 @@ class DataLoader:
             return list(indices_of(self.sampler, epoch).tolist())
         return list(batches_of(self.batch_sampler, epoch))
 
-    def _maker(self) -> Maker:
-        return Maker(
+    def _maker(self) -> BatchMaker:
+        return BatchMaker(
             self.dataset, self.batch_size, self.drop_last, self.collate_fn, self.transform,
             self.seed,
         )  # fmt: skip
@@ -145,7 +145,7 @@ class DataLoader:
     def _made_by_workers(self, epoch: int, start: int) -> Any:
         pool, self._pool = self._pool, None  # a second iteration meanwhile has its own workers
         if pool is None:
-            pool = Pool(
+            pool = WorkerPool(
                 self._maker(), self.num_workers, self.worker_init_fn,
                 self.multiprocessing_context, self.timeout,
             )  # fmt: skip
@@ -165,7 +165,7 @@ class DataLoader:
             else:
                 pool.close()
 
-    def _index_batches(self, pool: Pool, epoch: int, start: int) -> Iterator[Any]:
+    def _index_batches(self, pool: WorkerPool, epoch: int, start: int) -> Iterator[Any]:
         """Batch after batch, each made by the worker whose turn it is."""
         groups = self._groups(epoch)
         ahead = self.prefetch_factor * self.num_workers
@@ -179,7 +179,7 @@ class DataLoader:
             if due >= start:
                 yield pool.answer(due % self.num_workers, first + due)[1]
 
-    def _stream_batches(self, pool: Pool, epoch: int) -> Iterator[Any]:
+    def _stream_batches(self, pool: WorkerPool, epoch: int) -> Iterator[Any]:
         """Round and round the workers, each with its own pass over the stream, until all end."""
         self._turns += 1
         waiting: dict[int, list[int]] = {number: [] for number in range(self.num_workers)}

@@ -31,7 +31,7 @@ def current_stream() -> RandomStream:
 
 
 @dataclass(frozen=True)
-class Maker:
+class BatchMaker:
     """What a process needs to make batches of a dataset."""
 
     dataset: Any

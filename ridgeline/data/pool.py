@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from ridgeline.atomic import apply
 from ridgeline.data import worker
-from ridgeline.data.making import Maker
+from ridgeline.data.making import BatchMaker
 from ridgeline.data.transport import Channel, Message
 from ridgeline.errors import RidgelineError
 from ridgeline.weak import WeakSet
@@ -48,7 +48,7 @@ class WorkerTraceback(Exception):
         super().__init__(f"in worker {number}:\n{text}")
 
 
-class Pool:
+class WorkerPool:
     """Running workers; `close()` ends them, as does the end of the program.
 
     Those of a pool that is let go read the end of their sockets and end by themselves. Finalizers
@@ -60,7 +60,7 @@ class Pool:
 
     def __init__(
         self,
-        maker: Maker,
+        maker: BatchMaker,
         count: int,
         init: Callable[[int], None] | None,
         context: str | None,
@@ -161,7 +161,7 @@ class Pool:
         _shut_down(self.processes, self.channels)
 
 
-_running: WeakSet[Pool] = WeakSet()
+_running: WeakSet[WorkerPool] = WeakSet()
 _abandoned: deque[list[Any]] = deque()  # processes of pools that were let go
 
 

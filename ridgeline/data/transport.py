@@ -37,7 +37,7 @@ _ALIGN = 64
 _MOST_PIECES = 512  # buffers in one writev; the system's own limit is 1024
 
 
-class Pickler(pickle.Pickler):
+class BatchPickler(pickle.Pickler):
     """Keeps the elements of arrays and tensors out of the pickle."""
 
     def reducer_override(self, value: Any) -> Any:
@@ -51,7 +51,7 @@ def pack(value: Any) -> list[Any]:
     """The pieces of a message, in order: a table of lengths, the pickle, then each array."""
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
-    Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+    BatchPickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
     bodies = [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]
     lengths = array.array("Q", [len(body) for body in bodies])
     pieces: list[Any] = [_COUNT.pack(len(bodies)) + lengths.tobytes()]

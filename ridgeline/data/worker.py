@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.config import config
-from ridgeline.data.making import Maker
+from ridgeline.data.making import BatchMaker
 from ridgeline.data.transport import Channel
 from ridgeline.random import manual_seed
 
@@ -98,7 +98,7 @@ def _serve(channel: Channel, number: int, count: int) -> None:
             _send_error(channel, ticket, error)
 
 
-def _next_of_stream(streams: dict[int, Iterator[Any]], turn: int, maker: Maker) -> Any:
+def _next_of_stream(streams: dict[int, Iterator[Any]], turn: int, maker: BatchMaker) -> Any:
     """The next samples of this turn's pass over an IterableDataset; None at its end."""
     if turn not in streams:
         streams.clear()

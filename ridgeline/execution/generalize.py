@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from ridgeline.compiler.background import report_defect
 from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, PROJ, Node, TensorType, leaf, node, proj
 from ridgeline.graph.origins import inherit
@@ -213,7 +213,7 @@ class General:
         self._sizes, self._places = found
         self._unknowns = symbols(self._sizes)
         self._changing = [p for p, size in enumerate(self._sizes) if isinstance(size, SizeExpr)]
-        self._facts = Facts(self._values(samples[-1]))
+        self._facts = SizeFacts(self._values(samples[-1]))
         with self._facts.deciding():
             prepared = prepare(with_sizes(graph, samples[-1], self._sizes))
             self._program = SymbolicProgram(prepared, self._unknowns)

@@ -32,7 +32,7 @@ _CUBIC = -0.75  # the slope of torch's cubic
 
 
 @dataclass(frozen=True, slots=True)
-class Sampler:
+class ImageSampler:
     """What every sample of one call shares."""
 
     flat: Node  # [n, c, pixels]
@@ -94,7 +94,7 @@ def _spread(weight: Node, like: Node) -> Node:
     return broadcast(weight, like.shape, (0, 2))
 
 
-def _weighted(sampler: Sampler, taps: Sequence[Sequence[tuple[Node, Node]]]) -> Node:
+def _weighted(sampler: ImageSampler, taps: Sequence[Sequence[tuple[Node, Node]]]) -> Node:
     """The sum over all combinations of taps, one (place, weight) per axis."""
     total: Node | None = None
     for chosen in product(*taps):
@@ -108,7 +108,7 @@ def _weighted(sampler: Sampler, taps: Sequence[Sequence[tuple[Node, Node]]]) -> 
     return total
 
 
-def _linear(sampler: Sampler, positions: Sequence[Node]) -> Node:
+def _linear(sampler: ImageSampler, positions: Sequence[Node]) -> Node:
     taps = []
     for position, size in zip(positions, sampler.sizes):
         held = sampler.bounded(position, size)
@@ -119,7 +119,7 @@ def _linear(sampler: Sampler, positions: Sequence[Node]) -> Node:
     return _weighted(sampler, taps)
 
 
-def _nearest(sampler: Sampler, positions: Sequence[Node]) -> Node:
+def _nearest(sampler: ImageSampler, positions: Sequence[Node]) -> Node:
     held = [sampler.bounded(p, s) for p, s in zip(positions, sampler.sizes)]
     found = sampler.at([round(position) for position in held])
     # the places have a gradient of zero, not none
@@ -143,7 +143,7 @@ def _cubic_weight(distance: Node) -> Node:
     return select(distance <= 1, near, far)
 
 
-def _cubic(sampler: Sampler, positions: Sequence[Node]) -> Node:
+def _cubic(sampler: ImageSampler, positions: Sequence[Node]) -> Node:
     taps = []
     for position, size in zip(positions, sampler.sizes):
         low = floor(position)
@@ -157,7 +157,7 @@ def _cubic(sampler: Sampler, positions: Sequence[Node]) -> Node:
     return _weighted(sampler, taps)
 
 
-_SAMPLE: dict[str, Callable[[Sampler, Sequence[Node]], Node]] = {
+_SAMPLE: dict[str, Callable[[ImageSampler, Sequence[Node]], Node]] = {
     "bilinear": _linear, "nearest": _nearest, "bicubic": _cubic,
 }  # fmt: skip
 
@@ -193,7 +193,7 @@ def grid_sample(
         _pixels(drop(cut(rows, 2, spatial - 1 - i, 1), 2), size, align)
         for i, size in enumerate(sizes)
     ]
-    found = _SAMPLE[mode](Sampler(flat, sizes, padding_mode, align), positions)
+    found = _SAMPLE[mode](ImageSampler(flat, sizes, padding_mode, align), positions)
     return cast(reshape(found, (*input.shape[:2], *grid.shape[1:-1])), input.dtype)
 
 

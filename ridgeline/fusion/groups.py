@@ -66,7 +66,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Group:
+class FusionGroup:
     """A kernel in the making: its values, what it reads from memory, and its loops.
 
     A call of a library or control flow is a group too: `apart` is its node, and it has no loops.
@@ -97,7 +97,7 @@ class Group:
 class Fusion:
     """The kernels in execution order, and the merges that were refused."""
 
-    groups: list[Group]
+    groups: list[FusionGroup]
     refusals: list[Refusal]
     # results whose kernels come late enough to overwrite an input
     in_place: dict[Node, Node] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Fuser:
     library_views: LibraryViews = lambda node: None
     replacing: Replacing = field(default_factory=Replacing)
     reason_to_split: Callable[[Lowered], str] = lambda lowered: ""
-    groups: dict[int, Group] = field(default_factory=dict)
+    groups: dict[int, FusionGroup] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
     in_order: dict[Node, list[tuple[int, int]]] = field(default_factory=dict)  # readers, by place
@@ -221,14 +221,14 @@ class Fuser:
 
     def group(
         self, values: tuple[Node, ...], stored: Sequence[Node], most: float = math.inf
-    ) -> Group:
+    ) -> FusionGroup:
         """The kernel of some values, of which those stored are written to memory."""
         ordered = tuple(sorted(values, key=self.position.__getitem__))
         source = _source(ordered[0])
         if is_apart(source):
             views = self.library_views(source)
             reads = frozenset(sources(source, self.values.graph, views))
-            return Group(next(self.numbers), ordered, reads, 0.0, None, source, views)
+            return FusionGroup(next(self.numbers), ordered, reads, 0.0, None, source, views)
         several = any(_source(v) is not source for v in ordered)
         inside = set(ordered)
         read: set[Node] = set()
@@ -274,7 +274,7 @@ class Fuser:
         seconds += max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
         )
-        return Group(next(self.numbers), ordered, frozenset(read), seconds, lowered)
+        return FusionGroup(next(self.numbers), ordered, frozenset(read), seconds, lowered)
 
     def _reason_to_part(self, lowered: Lowered) -> str:
         """What `reason_to_split` says, asked once for all groups of the same loops."""
@@ -291,7 +291,7 @@ class Fuser:
             if v in self.values.results or not self.readers.get(v, mine) <= mine
         ]  # fmt: skip
 
-    def add(self, group: Group) -> None:
+    def add(self, group: FusionGroup) -> None:
         """Make a kernel one of the program's."""
         self.groups[group.number] = group
         for value in group.values:
@@ -300,7 +300,7 @@ class Fuser:
             self.readers.setdefault(source, set()).add(group.number)
             insort(self.in_order.setdefault(source, []), (self._first(group), group.number))
 
-    def remove(self, group: Group) -> None:
+    def remove(self, group: FusionGroup) -> None:
         """Take a kernel out."""
         del self.groups[group.number]
         for source in group.reads:
@@ -310,7 +310,7 @@ class Fuser:
 
     # ---- merging ------------------------------------------------------------------------------
 
-    def _propose(self, group: Group) -> None:
+    def _propose(self, group: FusionGroup) -> None:
         """Put every neighbour that might merge with a group on the heap."""
         if group.lowered is None:
             return
@@ -329,24 +329,24 @@ class Fuser:
             if gain > 0:
                 heapq.heappush(self.heap, (-gain, group.number, number))
 
-    def _nearest_readers(self, source: Node, group: Group) -> set[int]:
+    def _nearest_readers(self, source: Node, group: FusionGroup) -> set[int]:
         """Kernels that read the same memory: all of them, or where they are many, the nearest."""
         listed = self.in_order[source]
         at = bisect_left(listed, (self._first(group), group.number))
         return {number for _, number in listed[max(at - _NEAREST, 0) : at + _NEAREST + 1]}
 
-    def _first(self, group: Group) -> int:
+    def _first(self, group: FusionGroup) -> int:
         """The place of a group's first value in the program."""
         return self.position[group.values[0]]
 
-    def _possible_gain(self, a: Group, b: Group) -> float:
+    def _possible_gain(self, a: FusionGroup, b: FusionGroup) -> float:
         shared = a.reads & b.reads
         saved = sum(map(nbytes, shared))
         for first, second in ((a, b), (b, a)):
             saved += sum(nbytes(v) for v in first.values if v in second.reads)
         return self.roofline.launch_seconds + saved / self.roofline.bytes_per_second
 
-    def _merge(self, a: Group, b: Group) -> None:
+    def _merge(self, a: FusionGroup, b: FusionGroup) -> None:
         key = (frozenset(a.values), frozenset(b.values))
         if key in self.refused:
             return
@@ -384,8 +384,8 @@ class Fuser:
     def _refuse(
         self,
         key: tuple[frozenset[Node], frozenset[Node]],
-        a: Group,
-        b: Group,
+        a: FusionGroup,
+        b: FusionGroup,
         gain: float,
         reason: str,
     ) -> None:
@@ -393,14 +393,14 @@ class Fuser:
         first, second = a.name, b.name
         self.refusals[first, second, reason] = Refusal(first, second, gain, reason)
 
-    def _between(self, a: Group, b: Group) -> bool:
+    def _between(self, a: FusionGroup, b: FusionGroup) -> bool:
         """True if a path from one group to the other leads through a third."""
         for first, last in ((a.number, b), (b.number, a)):
             if self.precedence.comes_before(first, last.number):
                 return any(self.precedence.comes_before(first, n) for n in self._sources(last))
         return False
 
-    def _sources(self, group: Group) -> set[int]:
+    def _sources(self, group: FusionGroup) -> set[int]:
         """The groups that a group reads from."""
         return {self.owner[r] for r in group.reads if r in self.owner}
 

@@ -21,7 +21,7 @@ from ridgeline.ops.contract import CONTRACT, PRODUCTS
 from ridgeline.ops.tracking import tag
 
 if TYPE_CHECKING:
-    from ridgeline.fusion.groups import Fuser, Group
+    from ridgeline.fusion.groups import Fuser, FusionGroup
     from ridgeline.fusion.materialize import Values
 
 
@@ -248,7 +248,7 @@ def _drop_if_faster(fuser: Fuser, value: Node) -> None:
     before = fuser.values
     fuser.values = replace(before, stored=before.stored - {value})
     kept = tuple(v for v in owner.values if v is not value)
-    made: list[Group] = []
+    made: list[FusionGroup] = []
     try:
         made = [fuser.group(g.values, fuser.leaving(g.values), MOST_NODES) for g in readers]
         _swap(fuser, readers, made)  # what they read now decides what the owner writes
@@ -265,23 +265,23 @@ def _drop_if_faster(fuser: Fuser, value: Node) -> None:
     fuser.values = before
 
 
-def _swap(fuser: Fuser, old: list[Group], new: list[Group]) -> None:
+def _swap(fuser: Fuser, old: list[FusionGroup], new: list[FusionGroup]) -> None:
     for group in old:
         fuser.remove(group)
     for group in new:
         fuser.add(group)
 
 
-def _seconds(groups: list[Group]) -> float:
+def _seconds(groups: list[FusionGroup]) -> float:
     return sum(group.seconds for group in groups)
 
 
-def _is_product(group: Group) -> bool:
+def _is_product(group: FusionGroup) -> bool:
     """True for contractions, whose operands lie in memory, and what has no loops."""
     return group.lowered is None or group.lowered.anchor is CONTRACT
 
 
-def _moves_less(fuser: Fuser, value: Node, owner: Group, readers: list[Group]) -> bool:
+def _moves_less(fuser: Fuser, value: Node, owner: FusionGroup, readers: list[FusionGroup]) -> bool:
     """A bound that needs no loops: more bytes are no longer moved than then are."""
     below = recomputation(value, fuser.values.is_in_memory).sources
     more = sum(nbytes(v) for v in below if v in owner.values and not fuser.leaving((v,)))

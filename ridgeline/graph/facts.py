@@ -61,7 +61,7 @@ def _compiled(facts: Sequence[Fact]) -> Callable[..., bool]:
     return made
 
 
-class Facts:
+class SizeFacts:
     """The questions that were asked about some sizes, with their answers."""
 
     def __init__(self, values: Mapping[str, int]) -> None:

@@ -118,7 +118,7 @@ def stamp(node: Node, mark: Mark | None) -> None:
 
 def inherit(node: Node, marks: tuple[Mark, ...]) -> None:
     """Give new nodes made by a rewrite or a gradient rule the origins of what they stand for."""
-    stack = [node]
+    stack = [node] if marks else []  # without a mark, nothing would show that a node was visited
     while stack:
         current = stack.pop()
         if not current.origins:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import ClassVar
 
 from ridgeline.models.encoder import TextEncoder
-from ridgeline.models.pretrained import Config, numbered
+from ridgeline.models.pretrained import ModelConfig, numbered
 
 MODEL, MASKED, CLASSIFIER = "BertModel", "BertForMaskedLM", "BertForSequenceClassification"
 
 
 @dataclass(frozen=True)
-class BERTConfig(Config):
+class BERTConfig(ModelConfig):
     """Settings, with the defaults of the published base model."""
 
     model_type: ClassVar[str] = "bert"

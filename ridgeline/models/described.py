@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from ridgeline.models.families import FAMILIES
 from ridgeline.models.families.family import Family
-from ridgeline.models.names import Stored, Table, stored
+from ridgeline.models.names import FileForm, Table, stored
 from ridgeline.models.parts import Parts
 from ridgeline.models.pretrained import ANY, Pretrained
-from ridgeline.models.settings import Settings
+from ridgeline.models.settings import CheckedSettings
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Description:
 
     model_type: ClassVar[str] = ANY
 
-    settings: Settings
+    settings: CheckedSettings
     family: Family
     architecture: str
     form: str  # what the model gives
@@ -29,7 +29,7 @@ class Description:
     @staticmethod
     def read(values: Mapping[str, Any], where: str = "the settings") -> Description:
         """The model that settings describe, or an error that says what there is not."""
-        settings = Settings(values, where)
+        settings = CheckedSettings(values, where)
         family = FAMILIES[settings.text("model_type", among=tuple(FAMILIES))]
         architecture, form = family.form(settings)
         return Description(settings, family, architecture, form, family.described(settings))
@@ -77,7 +77,7 @@ class DescribedModel(Pretrained):
         self.description = Description.read(config.written()) if typed else config
         self.parts, self.base = self.description.parts, self.description.family.prefix
 
-    def stored(self) -> Iterator[Stored]:
+    def stored(self) -> Iterator[FileForm]:
         parts = self.parts
         shapes = {name: tuple(value.shape) for name, value in self.state_dict().items()}
         return stored(self.description.table, shapes, parts.shared_heads or parts.heads)

@@ -9,7 +9,7 @@ from ridgeline.models.described import DescribedModel
 from ridgeline.models.feed_forward import activation
 from ridgeline.models.norms import norm
 from ridgeline.models.positions import RelativeBias
-from ridgeline.models.transformer import Block, Pass, initialise, seen
+from ridgeline.models.transformer import PassInfo, TransformerBlock, initialise, seen
 from ridgeline.nn.functional import linear
 from ridgeline.tensors.public import arange, zeros, zeros_like
 from ridgeline.tensors.tensor import Tensor
@@ -41,7 +41,7 @@ class TextEncoder(DescribedModel):
         self.project = nn.Linear(narrow, width) if narrow != width else None
         self.drop = nn.Dropout(parts.dropout)
         count = 1 if parts.shared_layers else parts.layers
-        self.blocks = nn.ModuleList(Block(parts, layer) for layer in range(count))
+        self.blocks = nn.ModuleList(TransformerBlock(parts, layer) for layer in range(count))
         self.bias = RelativeBias(parts.relative, parts.heads) if parts.relative else None
         pools = form == "classes" or (form == "states" and parts.pooled)
         self.pooler = nn.Linear(width, width) if pools else None
@@ -64,7 +64,7 @@ class TextEncoder(DescribedModel):
         if self.bias is not None:
             bias = self.bias(tokens.shape[1], tokens.shape[1])
             visible = bias if visible is None else visible + bias
-        what, own = Pass(mask=visible), self.parts
+        what, own = PassInfo(mask=visible), self.parts
         for layer in range(own.layers):
             x = self.blocks[0 if own.shared_layers else layer](x, what)
         return self._given(x)

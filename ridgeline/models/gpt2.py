@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from ridgeline import nn
 from ridgeline.models.language import LanguageModel
-from ridgeline.models.pretrained import Config
+from ridgeline.models.pretrained import ModelConfig
 
 
 @dataclass(frozen=True)
-class GPT2Config(Config):
+class GPT2Config(ModelConfig):
     """Settings, with the defaults of the smallest published model."""
 
     model_type: ClassVar[str] = "gpt2"

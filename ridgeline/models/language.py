@@ -10,7 +10,7 @@ from ridgeline.models.described import DescribedModel
 from ridgeline.models.norms import norm
 from ridgeline.models.parts import Rotary, of_layer
 from ridgeline.models.positions import frequencies, rotation, slopes
-from ridgeline.models.transformer import Block, Cache, Pass, Past, initialise, seen
+from ridgeline.models.transformer import Cache, PassInfo, Past, TransformerBlock, initialise, seen
 from ridgeline.nn.functional import linear, tanh
 from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import arange, zeros
@@ -39,7 +39,7 @@ class LanguageModel(DescribedModel):
         self.project_in = nn.Linear(narrow, parts.width, False) if differs else None
         self.project_out = nn.Linear(parts.width, narrow, False) if differs else None
         self.drop = nn.Dropout(parts.embedding_dropout)
-        self.blocks = nn.ModuleList(Block(parts, layer) for layer in range(parts.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(parts, layer) for layer in range(parts.layers))
         self.norm = norm(parts) if parts.final_norm else None
         own_head = self.form == "words" and not parts.tied
         self.head = nn.Linear(narrow, parts.vocabulary, parts.head_bias) if own_head else None
@@ -110,7 +110,11 @@ class LanguageModel(DescribedModel):
         return found
 
     def _hidden(
-        self, tokens: Tensor, positions: Tensor, what: dict[Kind, Pass], cache: Cache | list[None]
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        what: dict[Kind, PassInfo],
+        cache: Cache | list[None],
     ) -> Tensor:
         x = self.embedded(tokens, positions)
         for block, kind, past in zip(self.blocks, self._kinds, cache):
@@ -119,7 +123,7 @@ class LanguageModel(DescribedModel):
 
     def _passes(
         self, rows: Tensor, columns: int, positions: Tensor, counts: Tensor | None, cached: bool
-    ) -> dict[Kind, Pass]:
+    ) -> dict[Kind, PassInfo]:
         """For each kind of layer, what it is told: tokens in `rows` see some of the `columns`.
 
         `positions` are the tokens' positions in their texts; `counts` says which columns hold any.
@@ -132,7 +136,7 @@ class LanguageModel(DescribedModel):
             whole = window is None or window >= columns
             plain = whole and not cached and counts is None and self.parts.positions != "alibi"
             mask = None if plain else self._mask(rows, columns, None if whole else window, counts)
-            made[window, rotary] = Pass(plain, mask, rows if cached else None, turn)
+            made[window, rotary] = PassInfo(plain, mask, rows if cached else None, turn)
         return made
 
     def _frequencies(self, rotary: Rotary, length: int) -> Tensor:

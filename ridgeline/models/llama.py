@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from ridgeline import nn
 from ridgeline.errors import BadValueError, InputFileError
 from ridgeline.models.language import LanguageModel
-from ridgeline.models.pretrained import Config
+from ridgeline.models.pretrained import ModelConfig
 
 # How Llama 3.1 stretches its positions to 128k: slow turns are slowed down by the factor.
 LLAMA_31_SCALING = {
@@ -19,7 +19,7 @@ LLAMA_31_SCALING = {
 
 
 @dataclass(frozen=True)
-class LlamaConfig(Config):
+class LlamaConfig(ModelConfig):
     """Settings, with the defaults of Llama 3 8B."""
 
     model_type: ClassVar[str] = "llama"

@@ -2,7 +2,7 @@
 
 A model's parameters have names of their own here. A table of names says for modules, with `{}`
 for numbers, how the files call them: `{"blocks.{}.attention.query": "layers.{}.self_attn.q_proj"}`.
-Reading and writing follow the same list of `Stored`.
+Reading and writing follow the same list of `FileForm`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class FileForm:
     """Tensors of the files, and the entries of our state_dict that they hold.
 
     One tensor may hold several entries as its rows, and several tensors may be the parts of one.
@@ -108,7 +108,7 @@ def moved(table: Table, theirs: str, ours: str = "") -> dict[str, str | Joint]:
     return {ours + name: longer(value) for name, value in table.items()}
 
 
-def stored(table: Table, shapes: Shapes, heads: int = 1) -> Iterator[Stored]:
+def stored(table: Table, shapes: Shapes, heads: int = 1) -> Iterator[FileForm]:
     """How files hold the entries of a state_dict, by the table of their names.
 
     `heads` is how many heads of keys there are.
@@ -122,7 +122,7 @@ def stored(table: Table, shapes: Shapes, heads: int = 1) -> Iterator[Stored]:
         yield entry
 
 
-def _entry(name: str, table: Table, shapes: Shapes, heads: int) -> Stored:
+def _entry(name: str, table: Table, shapes: Shapes, heads: int) -> FileForm:
     template, numbers = _NUMBER.sub("{}", name), _NUMBER.findall(name)
     path, rest = template, ""
     while path not in table:
@@ -132,21 +132,21 @@ def _entry(name: str, table: Table, shapes: Shapes, heads: int) -> Stored:
         rest = f".{last}{rest}"
     value = table[path]
     if isinstance(value, str):
-        return Stored(((value + rest).format(*numbers),), (name,))
+        return FileForm(((value + rest).format(*numbers),), (name,))
     theirs = value.name + rest
     if value.numbered:
         count = range(int(shapes[name][0]))
-        return Stored(tuple(theirs.format(*numbers, n) for n in count), (name,), value.transposed)
+        return FileForm(tuple(theirs.format(*numbers, n) for n in count), (name,), value.transposed)
     members = tuple((member + rest).format(*numbers) for member in value.members)
     ours = tuple(member for member in members if member in shapes)
     turned = value.transposed and len(shapes[name]) > 1
-    return Stored((theirs.format(*numbers),), ours, turned, value.groups or heads)
+    return FileForm((theirs.format(*numbers),), ours, turned, value.groups or heads)
 
 
-def without(prefix: str, entries: Iterable[Stored]) -> list[Stored]:
+def without(prefix: str, entries: Iterable[FileForm]) -> list[FileForm]:
     """The same list for files that leave out where the names below a head begin."""
     return [
-        Stored(
+        FileForm(
             tuple(name.removeprefix(prefix) for name in entry.names),
             entry.ours, entry.transposed, entry.groups,
         )

@@ -1,7 +1,7 @@
 """Models in Hugging Face's form on disk: `config.json` and weights in safetensors files.
 
-Models of a class of their own have typed settings here, a `Config`; the families that are tables
-are in `described.py`. `weights.py` reads and writes the files.
+Models of a class of their own have typed settings here, a `ModelConfig`; the families that are
+tables are in `described.py`. `weights.py` reads and writes the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ridgeline import nn
 from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError, MissingFileError, RidgelineError
 from ridgeline.interop.safetensors import Arrays, write_atomic
-from ridgeline.models.names import Stored, without
+from ridgeline.models.names import FileForm, without
 from ridgeline.models.settings import check_kind
 from ridgeline.models.weights import SHARD_BYTES, read_json, read_weights, write_weights
 from ridgeline.nn.describe import count_parameters
@@ -34,11 +34,13 @@ _OLD_ENDINGS = {
 M = TypeVar("M", bound="Pretrained")
 
 
-def same(pairs: Mapping[str, str], endings: Sequence[str] = ("weight", "bias")) -> Iterator[Stored]:
+def same(
+    pairs: Mapping[str, str], endings: Sequence[str] = ("weight", "bias")
+) -> Iterator[FileForm]:
     """Layers that the files hold as they are, under other names: theirs to ours."""
     for theirs, ours in pairs.items():
         for ending in endings:
-            yield Stored((f"{theirs}.{ending}",), (f"{ours}.{ending}",))
+            yield FileForm((f"{theirs}.{ending}",), (f"{ours}.{ending}",))
 
 
 def numbered(count: int) -> dict[str, str]:
@@ -47,7 +49,7 @@ def numbered(count: int) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Config:
+class ModelConfig:
     """The settings of a model, with the names and defaults of Hugging Face's `config.json`."""
 
     model_type: ClassVar[str]
@@ -117,11 +119,11 @@ class Pretrained(nn.Module):
     base: str = ""  # where the names of a larger model's tensors begin
     config: Any
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
 
-    def stored(self) -> Iterator[Stored]:
+    def stored(self) -> Iterator[FileForm]:
         """How files hold the parameters and buffers."""
         raise NotImplementedError
 
@@ -174,7 +176,7 @@ def read_config(folder: Path, wanted: type[Pretrained] | None = None) -> dict[st
     return values
 
 
-def _made(kind: type[M], config: Config, where: str) -> M:
+def _made(kind: type[M], config: ModelConfig, where: str) -> M:
     """The model for settings, which each are possible but may not fit together."""
     try:
         return kind(config)

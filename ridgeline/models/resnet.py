@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 from ridgeline import nn
 from ridgeline.errors import BadValueError
-from ridgeline.models.names import Stored
-from ridgeline.models.pretrained import Config, Pretrained, numbered, same
+from ridgeline.models.names import FileForm
+from ridgeline.models.pretrained import ModelConfig, Pretrained, numbered, same
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -60,7 +60,7 @@ class Bottleneck(nn.Module):
 
 
 @dataclass(frozen=True)
-class ResNetConfig(Config):
+class ResNetConfig(ModelConfig):
     """Settings, with the defaults of ResNet-50."""
 
     model_type: ClassVar[str] = "resnet"
@@ -78,7 +78,7 @@ class ResNetConfig(Config):
     id2label: dict[str, str] = field(default_factory=partial(numbered, 1000))
 
     def __post_init__(self) -> None:
-        Config.__post_init__(self)
+        ModelConfig.__post_init__(self)
         if not self.depths or len(self.depths) != len(self.hidden_sizes):
             raise BadValueError(
                 f"{len(self.depths)} depths do not go with {len(self.hidden_sizes)} hidden sizes"
@@ -128,7 +128,7 @@ class ResNet(Pretrained):
         result: Tensor = self.fc(self.avgpool(x).flatten(1))
         return result
 
-    def stored(self) -> Iterator[Stored]:
+    def stored(self) -> Iterator[FileForm]:
         prefix = self.config.prefix
         yield from _pair(f"{prefix}embedder.embedder", "conv1", "bn1")
         for stage, count in enumerate(self.config.depths):
@@ -144,7 +144,7 @@ class ResNet(Pretrained):
         yield from same({"classifier.1": "fc"})
 
 
-def _pair(theirs: str, convolution: str, norm: str) -> Iterator[Stored]:
+def _pair(theirs: str, convolution: str, norm: str) -> Iterator[FileForm]:
     """A convolution and the batch norm after it."""
     yield from same({f"{theirs}.convolution": convolution}, ("weight",))
     state = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")

@@ -13,7 +13,7 @@ from ridgeline.models.described import DescribedModel
 from ridgeline.models.norms import norm
 from ridgeline.models.parts import Parts
 from ridgeline.models.positions import RelativeBias, sinusoids
-from ridgeline.models.transformer import Block, Cache, Pass, Past, initialise, seen
+from ridgeline.models.transformer import Cache, PassInfo, Past, TransformerBlock, initialise, seen
 from ridgeline.nn.functional import gelu, linear
 from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import arange, argmax, full, stack, zeros
@@ -38,7 +38,9 @@ class Stack(nn.Module):
         self.embedding_norm = norm(parts) if parts.embedding_norm else None
         self.bias = RelativeBias(parts.relative, parts.heads) if parts.relative else None
         self.drop = nn.Dropout(parts.dropout)
-        self.blocks = nn.ModuleList(Block(parts, n, cross=decodes) for n in range(parts.layers))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(parts, n, cross=decodes) for n in range(parts.layers)
+        )
         self.norm = norm(parts) if parts.final_norm else None
 
     def heard(self, sound: Tensor) -> Tensor:
@@ -60,7 +62,7 @@ class Stack(nn.Module):
         if self.bias is not None:
             bias = self.bias(positions, columns)
             mask = bias if mask is None else mask + bias
-        what = Pass(mask=mask, positions=positions)
+        what = PassInfo(mask=mask, positions=positions)
         for n, block in enumerate(self.blocks):
             past, other = None if cache is None else cache[n], () if cross is None else cross[n]
             x = block(x, what, past, *other)
@@ -120,11 +122,11 @@ class EncoderDecoder(DescribedModel):
         found: Tensor = self.encoder(x, arange(length), visible, int(length))
         return found
 
-    def crossed(self, states: Tensor, mask: Tensor | None) -> list[tuple[Pass, Past]]:
+    def crossed(self, states: Tensor, mask: Tensor | None) -> list[tuple[PassInfo, Past]]:
         """For each block of the decoder, what it sees of the source."""
         sound = self.encoder.parts.mel_bins
         visible = None if mask is None or sound else seen((mask != 0)[:, None, None, :])
-        what = Pass(mask=visible)
+        what = PassInfo(mask=visible)
         return [(what, block.cross.unfold(states)) for block in self.decoder.blocks]
 
     def _embedded(self, tokens: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def check_kind(name: str, declared: str, value: Any, where: str) -> None:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CheckedSettings:
     """The values of a `config.json`, or of a group inside it."""
 
     values: Mapping[str, Any]
@@ -85,10 +85,10 @@ class Settings:
             raise self.refused(names.split()[0], found, among)
         return found
 
-    def group(self, name: str, default: Any = REQUIRED) -> Settings:
+    def group(self, name: str, default: Any = REQUIRED) -> CheckedSettings:
         """Settings inside a setting."""
         found = self.get(name, "Mapping[str, Any]", default)
-        return Settings(found, f"{self.where}: {name}")
+        return CheckedSettings(found, f"{self.where}: {name}")
 
     def refused(self, name: str, value: Any, known: Any) -> InputFileError:
         """The error for a value that is understood and not supported."""
@@ -106,7 +106,7 @@ class Field:
     default: Any = REQUIRED  # a value, another field, or a function of all settings
 
 
-def resolved(value: Any, kind: str, settings: Settings) -> Any:
+def resolved(value: Any, kind: str, settings: CheckedSettings) -> Any:
     """A part's value: a constant, a setting, or a function of all settings."""
     if isinstance(value, Field):
         found = settings.get(value.names, kind.removesuffix(" | None"), None)

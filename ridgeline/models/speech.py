@@ -8,7 +8,7 @@ from ridgeline import nn
 from ridgeline.models.described import DescribedModel
 from ridgeline.models.feed_forward import activation
 from ridgeline.models.norms import norm
-from ridgeline.models.transformer import Block, Pass, initialise, seen
+from ridgeline.models.transformer import PassInfo, TransformerBlock, initialise, seen
 from ridgeline.nn.functional import conv1d
 from ridgeline.tensors.public import arange, ones, zeros
 from ridgeline.tensors.tensor import Tensor
@@ -81,7 +81,7 @@ class SpeechModel(DescribedModel):
         near, groups = c.count("num_conv_pos_embeddings", 128), "num_conv_pos_embedding_groups"
         self.positions = NearPositions(parts.width, near, c.count(groups, 16), act)
         self.norm, self.drop = norm(parts), nn.Dropout(parts.dropout)
-        self.blocks = nn.ModuleList(Block(parts, layer) for layer in range(parts.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(parts, layer) for layer in range(parts.layers))
         if self.form == "words":
             self.head = nn.Linear(parts.width, c.count("vocab_size"))
         if self.form == "classes":
@@ -102,7 +102,7 @@ class SpeechModel(DescribedModel):
             x = x * counts.unsqueeze(-1)
         x, first = x + self.positions(x), self.parts.residual == "post"
         x = self.drop(self.norm(x) if first else x)
-        what = Pass(mask=None if counts is None else seen(counts[:, None, None, :]))
+        what = PassInfo(mask=None if counts is None else seen(counts[:, None, None, :]))
         for block in self.blocks:
             x = block(x, what)
         x = x if first else self.norm(x)

@@ -13,7 +13,7 @@ from ridgeline.errors import ShapeError
 from ridgeline.models.described import DescribedModel
 from ridgeline.models.norms import norm
 from ridgeline.models.parts import Parts
-from ridgeline.models.transformer import Attention, Block, Pass, Past, initialise
+from ridgeline.models.transformer import Attention, PassInfo, Past, TransformerBlock, initialise
 from ridgeline.nn.functional import pad
 from ridgeline.tensors.public import cat, zeros
 from ridgeline.tensors.tensor import Tensor, tensor
@@ -27,7 +27,7 @@ class WindowAttention(Attention):
         self.window, self.shift = window, shift
         self.table = nn.Parameter(zeros(((2 * window - 1) ** 2, parts.heads)))
 
-    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, what: PassInfo, past: Past | None = None) -> Tensor:
         batch, length, width = (int(n) for n in x.shape)
         side = math.isqrt(length)
         if side * side != length:
@@ -43,7 +43,7 @@ class WindowAttention(Attention):
         if shift:  # patches that only rolling brought together do not see each other
             apart = tensor(_apart(full, window, shift)).repeat(batch, 1, 1).unsqueeze(1)
             mask = mask + apart.to(dtype=mask.dtype)
-        found = super().forward(x.reshape((-1, window * window, width)), Pass(mask=mask))
+        found = super().forward(x.reshape((-1, window * window, width)), PassInfo(mask=mask))
         found = found.reshape((batch, count, count, window, window, width)).transpose(2, 3)
         found = found.reshape((batch, full, full, width))
         if shift:
@@ -105,7 +105,7 @@ class Swin(DescribedModel):
             stage, wide = nn.Module(), parts.width << number
             ratio = c.real("mlp_ratio", 4.0)
             own = replace(parts, width=wide, heads=count, inner=int(ratio * wide))
-            stage.blocks = nn.ModuleList(Block(own) for _ in range(depth))
+            stage.blocks = nn.ModuleList(TransformerBlock(own) for _ in range(depth))
             for index, block in enumerate(stage.blocks):
                 block.attention = WindowAttention(own, window, index % 2 * (window // 2))
             last = number == len(depths) - 1
@@ -121,7 +121,7 @@ class Swin(DescribedModel):
         x = self.patches_norm(self.patches(images).flatten(2).transpose(1, 2))
         for stage in self.stages:
             for block in stage.blocks:
-                x = block(x, Pass())
+                x = block(x, PassInfo())
             x = x if stage.merging is None else stage.merging(x)
         x = self.norm(x)
         pooled = x.mean(1)

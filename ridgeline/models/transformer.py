@@ -1,6 +1,6 @@
 """What the transformers here are built of: attention, feed-forward layers, blocks.
 
-All layers of one kind share a `Pass`: who may look at whom, what is added to the scores, and by
+All layers of one kind share a `PassInfo`: who may look at whom, what is added to the scores, and by
 which angles queries and keys are turned. For generation, each layer's keys and values so far lie
 in a cache of fixed size, written at positions that are run-time values: one compiled step serves
 every position.
@@ -36,7 +36,7 @@ Cache = list[Past]  # one for each layer
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PassInfo:
     """What layers of one kind share while some tokens go through them."""
 
     causal: bool = False  # each token sees itself and those before it
@@ -76,7 +76,7 @@ class Attention(nn.Module):
             self.key_norm = _query_norm(parts, self.shared_heads, size)
         self.clip, self.mix = parts.clip, Mixing(parts)
 
-    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, what: PassInfo, past: Past | None = None) -> Tensor:
         q, k, v = self.projected(x, what.rotation)
         mixed: Tensor = self.mix(q, *kept(k, v, what, past), what)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
@@ -107,7 +107,7 @@ class CrossAttention(Attention):
         made = (split(layer(source), self.shared_heads) for layer in (self.key, self.value))
         return Past(*made)
 
-    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, what: PassInfo, past: Past | None = None) -> Tensor:
         assert past is not None
         mixed = self.mix(split(self.query(x), self.heads), *past, what)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
@@ -135,7 +135,7 @@ class LatentAttention(nn.Module):
         self.output = nn.Linear(heads * latent.value_size, width, parts.output_bias)
         self.mix = Mixing(parts)
 
-    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, what: PassInfo, past: Past | None = None) -> Tensor:
         sizes, turn = self.sizes, what.rotation
         short = x if sizes.query_rank is None else self.query_norm(self.query_down(x))
         q, down = split(self.query(short), self.heads), self.down(x)
@@ -160,7 +160,7 @@ class Mixing(nn.Module):
         self.scale, self.softcap, self.dropout = parts.scale, parts.softcap, parts.attention_dropout
         self.sinks = nn.Parameter(zeros((parts.heads,))) if parts.sinks else None
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, what: Pass) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, what: PassInfo) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         mask = None if what.mask is None else what.mask.to(dtype=q.dtype)
         shares = q.shape[1] != k.shape[1]
@@ -192,7 +192,7 @@ def split(x: Tensor, heads: int) -> Tensor:
     return x.reshape((x.shape[0], x.shape[1], heads, -1)).transpose(1, 2)
 
 
-def kept(k: Tensor, v: Tensor, what: Pass, past: Past | None) -> tuple[Tensor, Tensor]:
+def kept(k: Tensor, v: Tensor, what: PassInfo, past: Past | None) -> tuple[Tensor, Tensor]:
     """Keys and values of these tokens, or of all so far where they are kept."""
     if past is None:
         return k, v
@@ -209,7 +209,7 @@ def _query_norm(parts: Parts, heads: int, size: int) -> nn.Module:
     return norm(parts, whole, parts.query_norm_kind, parts.query_norm_bias)
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and a feed-forward layer, each added to what goes in and normalised."""
 
     def __init__(self, parts: Parts, layer: int = 0, cross: bool = False) -> None:
@@ -233,7 +233,7 @@ class Block(nn.Module):
             self.attention_scale = nn.Parameter(ones((parts.width,)))
             self.feed_forward_scale = nn.Parameter(ones((parts.width,)))
 
-    def forward(self, x: Tensor, what: Pass, past: Past | None = None, *cross: Any) -> Tensor:
+    def forward(self, x: Tensor, what: PassInfo, past: Past | None = None, *cross: Any) -> Tensor:
         """`cross` is, for blocks that look at another sequence, a pass, its keys and values."""
         if self.form.startswith("parallel"):
             first = self.attention_norm(x)

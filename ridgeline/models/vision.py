@@ -10,7 +10,13 @@ from ridgeline.models.families import FAMILIES
 from ridgeline.models.feed_forward import feed_forward
 from ridgeline.models.norms import norm
 from ridgeline.models.parts import Image, Parts
-from ridgeline.models.transformer import Block, CrossAttention, Pass, initialise, seen
+from ridgeline.models.transformer import (
+    CrossAttention,
+    PassInfo,
+    TransformerBlock,
+    initialise,
+    seen,
+)
 from ridgeline.tensors.public import arange, cat, zeros
 from ridgeline.tensors.tensor import Tensor
 
@@ -26,7 +32,7 @@ class ProbePooling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         probe = self.probe.expand((x.shape[0], 1, x.shape[2]))
-        found = self.attention(probe, Pass(), self.attention.unfold(x))
+        found = self.attention(probe, PassInfo(), self.attention.unfold(x))
         result: Tensor = (found + self.feed_forward(self.norm(found)))[:, 0]
         return result
 
@@ -47,7 +53,7 @@ class SeesImages(nn.Module):
         self.positions = nn.Parameter(zeros((*own[:-1][1:], count, width)))
         self.drop = nn.Dropout(parts.dropout)
         self.norm_before = norm(parts) if image.norm_before else None
-        self.blocks = nn.ModuleList(Block(parts, layer) for layer in range(parts.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(parts, layer) for layer in range(parts.layers))
         self.norm = norm(parts)
 
     def build_pooling(self, parts: Parts) -> None:
@@ -66,7 +72,7 @@ class SeesImages(nn.Module):
         x = self.drop((cat([*tokens, x], 1) if tokens else x) + self.positions)
         x = x if self.norm_before is None else self.norm_before(x)
         for block in self.blocks:
-            x = block(x, Pass())
+            x = block(x, PassInfo())
         return x
 
     def pooled(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,7 +133,7 @@ class ReadsText(nn.Module):
         """Make the modules from the tokens to the last norm."""
         self.tokens = nn.Embedding(parts.vocabulary, parts.width)
         self.positions = nn.Embedding(parts.context, parts.width)
-        self.blocks = nn.ModuleList(Block(parts, layer) for layer in range(parts.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(parts, layer) for layer in range(parts.layers))
         self.norm, self.causal, self.end = norm(parts), parts.causal, end
         if not parts.causal:
             self.pooler = nn.Linear(parts.width, parts.projected or parts.width)
@@ -140,7 +146,7 @@ class ReadsText(nn.Module):
         if self.causal:
             before = positions <= positions.unsqueeze(-1)
             visible = before if visible is None else before & visible
-        what = Pass(mask=None if visible is None else seen(visible))
+        what = PassInfo(mask=None if visible is None else seen(visible))
         for block in self.blocks:
             x = block(x, what)
         x = self.norm(x)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
-from ridgeline.models.pretrained import Config, numbered
+from ridgeline.models.pretrained import ModelConfig, numbered
 from ridgeline.models.vision import VisionModel
 
 CLASSIFIER, MODEL = "ViTForImageClassification", "ViTModel"
 
 
 @dataclass(frozen=True)
-class ViTConfig(Config):
+class ViTConfig(ModelConfig):
     """Settings, with the defaults of the published base model."""
 
     model_type: ClassVar[str] = "vit"

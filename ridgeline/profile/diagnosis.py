@@ -20,7 +20,7 @@ from ridgeline.profile.trace.errors import (
     TraceFormatError,
 )
 from ridgeline.profile.trace.files import trace_files
-from ridgeline.profile.trace.model import Trace
+from ridgeline.profile.trace.model import TorchTrace
 from ridgeline.profile.trace.reader import printable, read_trace
 
 Source = str | PathLike[str]
@@ -63,7 +63,7 @@ def _keep_slowest(ranks: list[RankReport], rank: RankReport) -> list[RankReport]
     return [*ranks, replace(rank, facts=None, matches={})]
 
 
-def examine(trace: Trace) -> RankReport:
+def examine(trace: TorchTrace) -> RankReport:
     """Diagnose one trace in memory."""
     trace, narrowed = focused(trace)
     facts = Facts(trace)

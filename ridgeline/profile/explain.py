@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from ridgeline.profile.rules.base import Rule
+from ridgeline.profile.rules.base import TraceRule
 from ridgeline.profile.rules.table import BY_ID, RULES, standing
 
 _FAMILIES = {
@@ -56,7 +56,7 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, 78, break_long_words=False, break_on_hyphens=False)
 
 
-def _claims(rule: Rule) -> str:
+def _claims(rule: TraceRule) -> str:
     if rule.severity == "note":
         return "A note: it promises no time."
     if rule.severity == "stops":

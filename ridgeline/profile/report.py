@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ridgeline.profile.analysis.facts import Facts
-    from ridgeline.profile.rules.base import Evidence, Match
+    from ridgeline.profile.rules.base import Evidence, Hit
 
 SCHEMA = 1
 
@@ -76,7 +76,7 @@ class RankReport:
     events: int
     facts: Facts | None = field(repr=False, compare=False)
     """The trace itself, kept for the slowest rank only."""
-    matches: dict[str, Match] = field(repr=False, compare=False)
+    matches: dict[str, Hit] = field(repr=False, compare=False)
 
     def unchecked_lines(self) -> list[str]:
         """One sentence for each reason why rules could not be evaluated."""

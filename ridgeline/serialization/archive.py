@@ -19,7 +19,7 @@ from ridgeline.errors import ArgumentError, InputFileError, RidgelineError, unre
 from ridgeline.scalars import Array
 from ridgeline.serialization.names import StorageKind
 from ridgeline.serialization.opcodes import run
-from ridgeline.serialization.storages import MapLocation, Storage, placed
+from ridgeline.serialization.storages import FileStorage, MapLocation, placed
 
 _ZIP = b"PK\x03\x04"
 _LOCAL_HEADER = 30  # bytes of a zip entry before its name
@@ -99,9 +99,9 @@ class _Zip:
 
     def object(self) -> Any:
         """The object."""
-        kept: dict[str, Storage] = {}
+        kept: dict[str, FileStorage] = {}
 
-        def storage(identity: Any) -> Storage:
+        def storage(identity: Any) -> FileStorage:
             kind, key, device, count = _identity(identity)
             if key not in kept:
                 kept[key] = placed(self._storage(kind, key, count, device), device, self._where)
@@ -109,7 +109,7 @@ class _Zip:
 
         return run(io.BytesIO(self._bytes("data.pkl")), storage)
 
-    def _storage(self, kind: StorageKind, key: str, count: int, device: str) -> Storage:
+    def _storage(self, kind: StorageKind, key: str, count: int, device: str) -> FileStorage:
         entry = f"data/{key}"
         info = self._zip.NameToInfo.get(f"{self._root}{entry}")
         if info is None:
@@ -121,11 +121,11 @@ class _Zip:
                 f"place of {count * size}"
             )
         if self._memory is not None:
-            return Storage(
+            return FileStorage(
                 kind.dtype, count * size, device, self._mapped(info, count * size), False
             )
         read = self._reader(entry, kind, count * size)
-        return Storage(kind.dtype, count * size, device, read, True)
+        return FileStorage(kind.dtype, count * size, device, read, True)
 
     def _reader(self, entry: str, kind: StorageKind, nbytes: int) -> Callable[[], Array]:
         def read() -> Array:
@@ -167,11 +167,11 @@ class _Stream:
             )
         machine = self._header()
         begin = self._file.tell()
-        known: dict[str, Storage] = {}
+        known: dict[str, FileStorage] = {}
 
-        def expected(identity: Any) -> Storage:
+        def expected(identity: Any) -> FileStorage:
             kind, key, device, _ = _identity(identity)
-            return known.setdefault(key, Storage(kind.dtype, 0, device, None, True))
+            return known.setdefault(key, FileStorage(kind.dtype, 0, device, None, True))
 
         run(self._file, expected)
         little = not isinstance(machine, dict) or machine.get("little_endian", True) is True
@@ -186,7 +186,7 @@ class _Stream:
 
         return run(self._file, refuse)
 
-    def _fill(self, storage: Storage, swap: bool) -> None:
+    def _fill(self, storage: FileStorage, swap: bool) -> None:
         """Read the bytes of the next storage."""
         size = 1 if storage.dtype is None else storage.dtype.itemsize
         (count,) = struct.unpack("<q", self._file.read(8))

@@ -36,7 +36,7 @@ _NUMERIC = "biufc"  # kinds of NumPy's types that hold numbers and nothing else
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class Made:
     """A function that a file may call."""
 
     make: Callable[..., Any]
@@ -81,7 +81,7 @@ class Element:
             self.numpy = self.numpy.newbyteorder(state[1])
 
 
-class Array:
+class SavedArray:
     """An array of NumPy's, on its way: made first, filled later."""
 
     def __init__(self, *_: Any) -> None:
@@ -141,23 +141,23 @@ def plain_key(value: Any) -> Any:
 
 def _table() -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], Any] = {
-        ("collections", "OrderedDict"): Maker(_ordered),
-        ("collections", "Counter"): Maker(_counted),
-        ("_codecs", "encode"): Maker(_encoded),
-        ("torch", "Size"): Maker(lambda sizes=(): Size(map(int, sizes))),
-        ("torch", "device"): Maker(lambda *given: device(":".join(map(str, given)))),
+        ("collections", "OrderedDict"): Made(_ordered),
+        ("collections", "Counter"): Made(_counted),
+        ("_codecs", "encode"): Made(_encoded),
+        ("torch", "Size"): Made(lambda sizes=(): Size(map(int, sizes))),
+        ("torch", "device"): Made(lambda *given: device(":".join(map(str, given)))),
         ("torch.storage", "UntypedStorage"): StorageKind(None),
         ("torch", "UntypedStorage"): StorageKind(None),
-        ("torch._utils", "_rebuild_tensor"): Maker(storages.tensor),
-        ("torch._utils", "_rebuild_tensor_v2"): Maker(storages.tensor_v2),
-        ("torch._utils", "_rebuild_tensor_v3"): Maker(storages.tensor_v3),
-        ("torch._utils", "_rebuild_parameter"): Maker(storages.parameter),
-        ("torch._utils", "_rebuild_parameter_with_state"): Maker(storages.parameter),
-        ("torch._tensor", "_rebuild_from_type_v2"): Maker(storages.of_type),
+        ("torch._utils", "_rebuild_tensor"): Made(storages.tensor),
+        ("torch._utils", "_rebuild_tensor_v2"): Made(storages.tensor_v2),
+        ("torch._utils", "_rebuild_tensor_v3"): Made(storages.tensor_v3),
+        ("torch._utils", "_rebuild_parameter"): Made(storages.parameter),
+        ("torch._utils", "_rebuild_parameter_with_state"): Made(storages.parameter),
+        ("torch._tensor", "_rebuild_from_type_v2"): Made(storages.of_type),
         ("torch", "Tensor"): StorageKind(None),
         ("torch.nn.parameter", "Buffer"): StorageKind(None),
         ("torch.nn.parameter", "Parameter"): StorageKind(None),
-        ("numpy", "dtype"): Maker(Element),
+        ("numpy", "dtype"): Made(Element),
         ("numpy", "ndarray"): StorageKind(None),
     }  # fmt: skip
     for name, dtype in STORAGES.items():
@@ -165,15 +165,15 @@ def _table() -> dict[tuple[str, str], Any]:
     for dtype in dtypes.ALL:
         found["torch", dtype.name] = dtype
     for module in _NUMPY:
-        found[module, "_reconstruct"] = Maker(Array)
-        found[module, "scalar"] = Maker(_scalar)
+        found[module, "_reconstruct"] = Made(SavedArray)
+        found[module, "scalar"] = Made(_scalar)
     for module in _BUILTINS:
-        found[module, "set"] = Maker(lambda values=(): set(map(plain_key, values)))
-        found[module, "frozenset"] = Maker(lambda values=(): frozenset(map(plain_key, values)))
-        found[module, "bytearray"] = Maker(_bytes)
-        found[module, "complex"] = Maker(complex)
-        found[module, "slice"] = Maker(slice)
-        found[module, "range"] = Maker(range)
+        found[module, "set"] = Made(lambda values=(): set(map(plain_key, values)))
+        found[module, "frozenset"] = Made(lambda values=(): frozenset(map(plain_key, values)))
+        found[module, "bytearray"] = Made(_bytes)
+        found[module, "complex"] = Made(complex)
+        found[module, "slice"] = Made(slice)
+        found[module, "range"] = Made(range)
     return found
 
 

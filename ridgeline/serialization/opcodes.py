@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ridgeline.errors import InputFileError
-from ridgeline.serialization.names import Array, Element, Maker, Refused, name_of, plain_key
+from ridgeline.serialization.names import Element, Made, Refused, SavedArray, name_of, plain_key
 
 _STATE = "_metadata"  # the attribute that torch gives the dict of a module's state
 _VALUES = frozenset((
@@ -34,7 +34,7 @@ _IGNORED = ("PROTO", "FRAME")
 
 def run(file: IO[bytes], persistent: Callable[[Any], Any]) -> Any:
     """The object of the pickle that begins here; `persistent` gives what stands for a storage."""
-    machine = Machine(persistent)
+    machine = PickleMachine(persistent)
     try:
         for opcode, argument, _ in pickletools.genops(file):
             if opcode.name == "STOP":
@@ -48,7 +48,7 @@ def run(file: IO[bytes], persistent: Callable[[Any], Any]) -> Any:
     raise InputFileError("the file is damaged: its pickle has no end")
 
 
-class Machine:
+class PickleMachine:
     """The stack of a pickle, its marks and what it put aside."""
 
     def __init__(self, persistent: Callable[[Any], Any]) -> None:
@@ -159,7 +159,7 @@ class Machine:
         called, arguments = self._pop(2)
         if isinstance(called, Refused):
             raise called.error()
-        if not isinstance(called, Maker) or type(arguments) is not tuple:
+        if not isinstance(called, Made) or type(arguments) is not tuple:
             raise ValueError("a call of what is no function")
         self._push(called.make(*arguments))
 
@@ -174,7 +174,7 @@ class Machine:
         """Give an object its state: an array its contents, torch's dicts their one attribute."""
         (state,) = self._pop(1)
         target = self._stack[-1]
-        if isinstance(target, Array | Element):
+        if isinstance(target, SavedArray | Element):
             target.build(state)
         elif isinstance(target, OrderedDict) and type(state) is dict:
             if _STATE in state:
@@ -187,7 +187,7 @@ class Machine:
 
 def _finished(value: Any) -> Any:
     """An array that has got its contents, as the array; all else as it is."""
-    return value.value() if isinstance(value, Array) and value.built else value
+    return value.value() if isinstance(value, SavedArray) and value.built else value
 
 
 def _list_of(target: Any) -> list[Any]:

@@ -21,12 +21,14 @@ from ridgeline.scalars import Array
 from ridgeline.tensors.creation import from_numpy
 from ridgeline.tensors.tensor import Tensor, from_array
 
-MapLocation: TypeAlias = str | device | Mapping[str, str] | Callable[["Storage", str], Any] | None
+MapLocation: TypeAlias = (
+    str | device | Mapping[str, str] | Callable[["FileStorage", str], Any] | None
+)
 Bytes = Callable[[], Array]  # reads a storage's bytes
 
 
 @dataclass(eq=False)
-class Storage:
+class FileStorage:
     """The bytes of one storage and where they go; read when the first tensor lies over them."""
 
     dtype: DType | None  # None: bytes, and each tensor says its type
@@ -36,15 +38,15 @@ class Storage:
     owned: bool  # may its memory be kept, or is it the file's
     _memory: dict[DType, Tensor] = field(default_factory=dict)
 
-    def cpu(self) -> Storage:
+    def cpu(self) -> FileStorage:
         """On the host; for functions given as `map_location`."""
         return self._at(CPU)
 
-    def cuda(self, index: int | None = None) -> Storage:
+    def cuda(self, index: int | None = None) -> FileStorage:
         """On a GPU; for functions given as `map_location`."""
         return self._at("cuda" if index is None else f"cuda:{index}")
 
-    def _at(self, target: str) -> Storage:
+    def _at(self, target: str) -> FileStorage:
         self.location = target
         return self
 
@@ -60,7 +62,7 @@ class Storage:
         return self._memory[dtype]
 
 
-def placed(storage: Storage, saved: str, where: MapLocation) -> Storage:
+def placed(storage: FileStorage, saved: str, where: MapLocation) -> FileStorage:
     """A storage with the place that `map_location` gives it."""
     storage.location = saved
     if isinstance(where, str):  # a device is its name
@@ -69,7 +71,7 @@ def placed(storage: Storage, saved: str, where: MapLocation) -> Storage:
         storage.location = str(where.get(saved, saved))
     elif callable(where):
         found = where(storage, saved)
-        if isinstance(found, Storage):
+        if isinstance(found, FileStorage):
             storage.location = CPU if found.location == saved else found.location
         elif found is not None:
             storage.location = str(found)
@@ -133,7 +135,7 @@ def _marked(made: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
 
 def _over(storage: Any, dtype: Any, offset: Any, size: Any, stride: Any) -> Tensor:
     """The tensor at an offset and strides of a storage, all of which were checked."""
-    if not isinstance(storage, Storage):
+    if not isinstance(storage, FileStorage):
         raise ValueError("a tensor without a storage")
     dtype = storage.dtype if dtype is None else dtype
     if not isinstance(dtype, DType):
@@ -162,7 +164,7 @@ def _whole(numbers: Any) -> tuple[int, ...]:
 
 
 def _view(
-    storage: Storage, dtype: DType, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
+    storage: FileStorage, dtype: DType, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
 ) -> Tensor:
     """The elements at strided places: turned rows where they lie densely, a gather elsewhere."""
     count, total = math.prod(size), storage.nbytes // dtype.itemsize

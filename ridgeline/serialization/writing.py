@@ -30,7 +30,7 @@ _PROTOCOL = b"\x80\x02"
 
 def archive_bytes(obj: Any, name: str) -> bytes:
     """The file that holds an object, under a root folder of a name."""
-    pickler = Pickler()
+    pickler = TorchPickler()
     try:
         text = pickler.dump(obj)
     except RecursionError:
@@ -67,7 +67,7 @@ def _identifier(text: bytes) -> bytes:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, text.hex()).int).zfill(40)[:40].encode()
 
 
-class Pickler:
+class TorchPickler:
     """An object as a pickle of protocol 2: plain values, and tensors as torch names them."""
 
     def __init__(self) -> None:
@@ -286,11 +286,11 @@ def _elements(obj: Tensor) -> int:
     return count * kind.dtype.itemsize // obj.dtype.itemsize
 
 
-def _by_elements(module: str, name: str) -> Callable[[Pickler], Callable[[Any], None]]:
+def _by_elements(module: str, name: str) -> Callable[[TorchPickler], Callable[[Any], None]]:
     return lambda pickler: lambda obj: pickler._call(module, name, (list(obj),))
 
 
-_WRITERS: dict[type, Callable[[Pickler], Callable[[Any], None]]] = {
+_WRITERS: dict[type, Callable[[TorchPickler], Callable[[Any], None]]] = {
     type(None): lambda p: p._constant,
     bool: lambda p: p._constant,
     int: lambda p: p._int,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ridgeline.errors import ArgumentError
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.node import TensorType
 from ridgeline.graph.sizes import Size, SizeExpr, Sym, evaluate, symbol, symbols
 from ridgeline.tensors.pytree import flatten
@@ -33,7 +33,7 @@ class Pattern:
 
     signature: Signature
     sizes: tuple[Sym, ...]
-    facts: Facts
+    facts: SizeFacts
 
     @property
     def numbers(self) -> dict[int, SizeExpr]:
@@ -121,7 +121,7 @@ def pattern(
         return None
     whole = [leaf for leaf in leaves if isinstance(leaf, SizeExpr)]
     sizes = tuple(symbols([*made.values(), *whole]))
-    return Pattern(replace(signature, leaves=tuple(leaves)), sizes, Facts(values))
+    return Pattern(replace(signature, leaves=tuple(leaves)), sizes, SizeFacts(values))
 
 
 def _unknown(length: Size, made: dict[int, SizeExpr]) -> Size:

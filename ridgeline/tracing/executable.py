@@ -41,7 +41,7 @@ from ridgeline.tracing.side_effects import (
 from ridgeline.tracing.turns import turns_for, turns_of
 
 if TYPE_CHECKING:
-    from ridgeline.compiler.backend import Run
+    from ridgeline.compiler.backend import PausedRun
 
 # makes the program of a graph; pairs are numbers of outputs that replace inputs
 Make: TypeAlias = Callable[[Graph, Sequence[tuple[int, int]]], Any]
@@ -282,7 +282,7 @@ class Executable:
         with self.program.exclusive:
             return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, call)
 
-    def _overwrite(self, loan: Loan, run: Run, live: dict[int, Node], call: _Call) -> Any:
+    def _overwrite(self, loan: Loan, run: PausedRun, live: dict[int, Node], call: _Call) -> Any:
         """Run the program over the memory of what it replaces."""
         while True:
             changes: list[Change] = []

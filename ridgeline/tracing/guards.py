@@ -47,7 +47,7 @@ def freeze(value: Any, look: Callable[[Any], Any] = _whole) -> Any:
     if type(value) is float:
         return ("float", value.hex())
     if isinstance(value, str | bytes | int | float):  # a class of somebody's, or an enum's member
-        return (type(value), value, Same(value))
+        return (type(value), value, SameObject(value))
     if isinstance(value, ParamGroup):  # its floats are read lifted, or guarded one by one
         kept = [(k, v) for k, v in dict.items(value) if not isinstance(v, float)]
         return ("dict", tuple((k, freeze(v)) for k, v in kept))
@@ -67,7 +67,7 @@ def freeze(value: Any, look: Callable[[Any], Any] = _whole) -> Any:
         return ("array.array", value.typecode, value.tobytes())
     if is_small_array(value):
         return ("array", value.dtype.str, value.shape, value.tobytes())
-    return Same(value)
+    return SameObject(value)
 
 
 def is_small_array(value: Any) -> bool:
@@ -80,13 +80,13 @@ def objects_in(image: Any) -> Iterator[Any]:
     waiting = [image]
     while waiting:
         current = waiting.pop()
-        if isinstance(current, Same):
+        if isinstance(current, SameObject):
             yield current.value
         elif isinstance(current, tuple | frozenset):
             waiting += current
 
 
-class Same:
+class SameObject:
     """A snapshot by identity: equal only to one of the very same object."""
 
     __slots__ = ("value",)
@@ -95,7 +95,7 @@ class Same:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
+        return isinstance(other, SameObject) and other.value is self.value
 
     def __hash__(self) -> int:
         return id(self.value)

@@ -33,10 +33,10 @@ from ridgeline.tracing.reads.calls import CallRecorder
 from ridgeline.tracing.reads.holds import Guards
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.side_effects import (
+    CellWrite,
     Effects,
     Fresh,
     Tracked,
-    Write,
     gradient_write,
     return_spec,
     track_source,
@@ -243,7 +243,7 @@ class _Recorded:
                 outputs.append(shadow.node)
                 source = capture.source(outer)
                 kind = shadow.node.types[0]
-                writes.append(Write(source, len(outputs) - 1, kind, shadow.mode))
+                writes.append(CellWrite(source, len(outputs) - 1, kind, shadow.mode))
             variable = LEAF in (shadow.mode, outer.mode) or not isinstance(outer, Cell)
             if shadow.mode != outer.mode and variable:
                 changed.append((outer, shadow.mode))
@@ -263,7 +263,7 @@ class _Recorded:
             if cell is not None:
                 self.outputs.append(cell.node)
                 kind = cell.node.types[0]
-                effects.writes.append(Write(cell_ref, len(self.outputs) - 1, kind, cell.mode))
+                effects.writes.append(CellWrite(cell_ref, len(self.outputs) - 1, kind, cell.mode))
         return len(effects.writes) > before
 
     def _track(self, recording: Recording) -> Tracked | None:

@@ -60,7 +60,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class CellWrite:
     """A cell that the call wrote to."""
 
     source: Source | ref[Cell]
@@ -92,7 +92,7 @@ class Tracked:
 class Effects:
     """Everything that a replay sets, in order."""
 
-    writes: list[Write]
+    writes: list[CellWrite]
     gradients: list[GradientWrite]
     modes: list[tuple[Track, int]]
     drawn: list[tuple[Any, Size]]  # generators, and how many blocks were drawn

@@ -15,7 +15,7 @@ from typing import Any
 from ridgeline.config import config
 from ridgeline.errors import RidgelineError
 from ridgeline.execution.tiers import program_for
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
@@ -38,7 +38,7 @@ class Template:
     def __init__(self, recording: Recording, conditions: Conditions) -> None:
         assert recording.pattern is not None, "only what has unknown sizes has a template"
         self.recording, self.conditions, self.pattern = recording, conditions, recording.pattern
-        self._programs: list[tuple[Facts, Executable]] = []  # what compiling each has decided
+        self._programs: list[tuple[SizeFacts, Executable]] = []  # what compiling each has decided
         self._made: dict[tuple[tuple[str, int], ...], Executable] = {}
         self._example: Executable | None = None  # at some sizes, if all its results are the same
         self.compilations = 0
@@ -68,7 +68,7 @@ class Template:
         def make(graph: Graph, pairs: Sequence[tuple[int, int]]) -> SymbolicProgram:
             return SymbolicProgram(graph, self.pattern.sizes, pairs)
 
-        facts = Facts(values)
+        facts = SizeFacts(values)
         try:
             with facts.deciding():
                 executable = Executable(self.recording, self.conditions.changed, make)

@@ -21,7 +21,7 @@ from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StepRate:
     """What the display shows at one moment of a run."""
 
     epoch: int  # 0 for the first
@@ -85,7 +85,7 @@ class Display:
             finally:
                 self._progress = None
 
-    def step(self, reading: Reading) -> None:
+    def step(self, reading: StepRate) -> None:
         """After every step: move the bar."""
         if self._progress is not None and self._task is not None:
             self._progress.update(
@@ -97,7 +97,7 @@ class Display:
                 speed=reading.samples_per_second,
             )
 
-    def epoch(self, reading: Reading, done: int) -> None:
+    def epoch(self, reading: StepRate, done: int) -> None:
         """After every epoch: a line, where there is no bar; `done` epochs were made in this run."""
         if self.quiet or self._progress is not None:
             return

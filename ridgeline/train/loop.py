@@ -20,7 +20,7 @@ from ridgeline.errors import RidgelineError
 from ridgeline.nn import Module
 from ridgeline.random import default_generator
 from ridgeline.train.checkpoint import load_checkpoint, save_checkpoint
-from ridgeline.train.display import Display, Reading
+from ridgeline.train.display import Display, StepRate
 from ridgeline.train.events import SummaryWriter
 from ridgeline.train.interrupt import Interrupt
 from ridgeline.train.log import RunLog
@@ -69,11 +69,11 @@ class Progress:
         self.epoch, self.step = self.epoch + 1, 0
         self.samples, self.loss_sum, self.metric_sums = 0, 0.0, {}
 
-    def reading(self, speed: float) -> Reading:
+    def reading(self, speed: float) -> StepRate:
         """What to show of it."""
         count = max(self.samples, 1)
         metrics = {name: value / count for name, value in self.metric_sums.items()}
-        return Reading(self.epoch, self.step, self.loss_sum / count, metrics, speed)
+        return StepRate(self.epoch, self.step, self.loss_sum / count, metrics, speed)
 
 
 @dataclass

@@ -13,16 +13,16 @@ from ridgeline.config import config
 from ridgeline.nn import Module
 from ridgeline.runtime.limits import BusyMachineError, Limits, limits
 from ridgeline.train.loop import Run
-from ridgeline.train.roofline import KernelRow, time_table
+from ridgeline.train.roofline import StepKernel, time_table
 
 ROUNDS = 9  # profiled steps; each kernel shows its median
 _HASH = re.compile(r"_[0-9a-f]{16}$")  # keeps equal kernels apart, says nothing to a reader
 
 
-def rows_against(profile: Iterable[Any], limit: Limits | None, model: Module) -> list[KernelRow]:
+def rows_against(profile: Iterable[Any], limit: Limits | None, model: Module) -> list[StepKernel]:
     """Profile rows with the least time the machine allows each, and the layers they belong to."""
     return [
-        KernelRow(
+        StepKernel(
             _HASH.sub("", row.name),
             row.seconds,
             row.flops,

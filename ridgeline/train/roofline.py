@@ -17,7 +17,7 @@ SHOWN = 12  # kernels that get a row of their own; the rest share one
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRow:
+class StepKernel:
     """One kernel of a step: seconds are measured, FLOPs and bytes exact, the bound modelled.
 
     `bound` is the least time that the machine's ceilings allow.
@@ -36,10 +36,10 @@ class KernelRow:
         return self.bound / self.seconds if self.bound is not None and self.seconds > 0 else None
 
 
-def summed(name: str, rows: Sequence[KernelRow]) -> KernelRow:
+def summed(name: str, rows: Sequence[StepKernel]) -> StepKernel:
     """Several rows as one."""
     bounds = [row.bound for row in rows if row.bound is not None]
-    return KernelRow(
+    return StepKernel(
         name,
         sum(row.seconds for row in rows),
         sum(row.flops for row in rows),
@@ -48,7 +48,7 @@ def summed(name: str, rows: Sequence[KernelRow]) -> KernelRow:
     )
 
 
-def time_table(rows: Sequence[KernelRow], wall: float, title: str) -> Table:
+def time_table(rows: Sequence[StepKernel], wall: float, title: str) -> Table:
     """The kernels of a step, dearest first, and what the step spent outside them.
 
     `wall` is the measured time of the whole step, in seconds.
@@ -68,13 +68,13 @@ def time_table(rows: Sequence[KernelRow], wall: float, title: str) -> Table:
     if wall > inside.seconds:
         outside = wall - inside.seconds
         table.add_row("outside kernels", "", duration(outside), f"{outside / wall:.0%}")
-    whole = KernelRow("step", wall, inside.flops, inside.bytes, inside.bound)
+    whole = StepKernel("step", wall, inside.flops, inside.bytes, inside.bound)
     table.add_section()
     table.add_row(*_cells(whole, wall), style="bold")
     return table
 
 
-def _cells(row: KernelRow, wall: float) -> tuple[str, ...]:
+def _cells(row: StepKernel, wall: float) -> tuple[str, ...]:
     share = f"{row.seconds / wall:.0%}" if wall > 0 else ""
     counts = (quantity(row.flops), quantity(row.bytes))
     times = (duration(row.seconds), share)

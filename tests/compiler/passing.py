@@ -10,7 +10,7 @@ from ridgeline.compiler.backend import Libraries, LibraryOp
 from ridgeline.compiler.passes import Recorded
 from ridgeline.compiler.pipeline import compilation, optimize, prepare
 from ridgeline.compiler.stages import CompiledKernel
-from ridgeline.fusion.groups import Fuser, Fusion, Group, Roofline
+from ridgeline.fusion.groups import Fuser, Fusion, FusionGroup, Roofline
 from ridgeline.fusion.materialize import choose_values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
@@ -59,7 +59,7 @@ class AnyCall:
     def operands(self, node: Node, graph: Graph) -> Sequence[View]:
         return [itself(operand) for operand in node.inputs]
 
-    def launch(self, group: Group) -> Any:
+    def launch(self, group: FusionGroup) -> Any:
         return None
 
 

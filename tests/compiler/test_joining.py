@@ -17,7 +17,7 @@ from ridgeline.compiler import lay_out, lower_graph
 from ridgeline.compiler.lowering import Joiner
 from ridgeline.compiler.memory_plan import JoinedCall, from_text, to_text
 from ridgeline.dtypes import float32
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.ops.elementwise import apply
@@ -28,7 +28,9 @@ from tests.cuda.stated import StatedGpu
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> tuple[list[Group], dict[int, frozenset[int]], dict[int, Any]]:
+def programs(
+    draw: st.DrawFn,
+) -> tuple[list[FusionGroup], dict[int, frozenset[int]], dict[int, Any]]:
     count = draw(st.integers(1, 12))
     groups, needs, keys = [], {}, {}
     for number in range(count):
@@ -36,7 +38,8 @@ def programs(draw: st.DrawFn) -> tuple[list[Group], dict[int, frozenset[int]], d
             draw(st.sets(st.integers(0, number - 1)) if number else st.just(()))
         )
         keys[number] = draw(st.sampled_from([None, "a", "b"]))
-        groups.append(Group(number, (leaf(TensorType((4,), float32)),), frozenset(), 0.0, None))
+        written = leaf(TensorType((4,), float32))
+        groups.append(FusionGroup(number, (written,), frozenset(), 0.0, None))
     return groups, needs, keys
 
 
@@ -59,8 +62,8 @@ def test_order_and_independence(program: Any, most: int) -> None:
 
 def test_what_would_keep_much_memory_runs_at_once() -> None:
     big = leaf(TensorType((1000,), float32))
-    first = Group(0, (big,), frozenset(), 0.0, None)
-    others = [Group(n, (leaf(big.type),), frozenset({big}), 0.0, None) for n in (1, 2)]
+    first = FusionGroup(0, (big,), frozenset(), 0.0, None)
+    others = [FusionGroup(n, (leaf(big.type),), frozenset({big}), 0.0, None) for n in (1, 2)]
     needs = {0: frozenset[int](), 1: frozenset({0}), 2: frozenset({0})}
     for limit, expected in ((100.0, 0), (4000.0, 1)):
         joiner = Joiner(needs, lambda g: "a" if g.number else None, lambda parts: True, limit)

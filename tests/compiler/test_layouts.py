@@ -10,14 +10,14 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn
 from ridgeline.compiler import lower_graph
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.models.resnet import Bottleneck
 from ridgeline.ops.movement import PAD
 from tests.compiler.test_fusion import traced
 
 
-def only_moves(group: Group) -> bool:
+def only_moves(group: FusionGroup) -> bool:
     """True for a kernel that computes nothing and pads nothing: a copy in another order."""
     if group.lowered is None:
         return False

@@ -14,6 +14,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, over, proj, topological
+from ridgeline.graph.origins import inherit
 from ridgeline.graph.passes.canonicalize.movement import simplify_moves
 from ridgeline.graph.passes.canonicalize.simplify import (
     ALGEBRA,
@@ -339,3 +340,13 @@ def test_padding_with_minus_zero_is_padding_with_another_number() -> None:
         assert np.array_equal(np.signbit(wanted), np.signbit(got))
     padded = rl.nn.functional.pad(rl.ones(2), [1, 0], value=-0.0)
     assert np.signbit(padded.numpy()).tolist() == [True, False, False]
+
+
+def test_graphs_that_no_line_of_a_user_made_are_walked_once() -> None:
+    """Every value is read twice: paths are 2 to the power of 200, nodes are 200."""
+    value = f32(3)
+    for _ in range(200):
+        value = E.add(value, value)
+    assert not value.origins
+    inherit(value, ())
+    assert not value.origins

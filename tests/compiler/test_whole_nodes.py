@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import ridgeline as rl
 from ridgeline.compiler import KernelCall, lay_out, lower_graph
 from ridgeline.compiler.memory_plan import from_text, to_text
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
@@ -29,7 +29,7 @@ class _Attention:
     def operands(self, node: Node, graph: Graph) -> list[View]:
         return [itself(operand) for operand in node.inputs]
 
-    def launch(self, group: Group) -> _Scaled:
+    def launch(self, group: FusionGroup) -> _Scaled:
         assert group.apart is not None
         return _Scaled(group.apart.attrs.scale)
 

@@ -18,7 +18,7 @@ from ridgeline.compiler.backend import Backend, LayoutExecutable, NumpyCalls
 from ridgeline.compiler.memory_plan import HostCall, KernelCall, Layout
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.dtypes import DType, bool_, uint8
-from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.fusion.groups import FusionGroup, Roofline
 from ridgeline.graph.node import TensorType
 from ridgeline.loops.build import map_buffers
 from ridgeline.loops.interpreter.interpret import interpret
@@ -92,13 +92,13 @@ class ToyBackend(Backend):
     def schedule(self, lowered: Lowered, facts: str) -> list[ScheduleStep]:
         return []
 
-    def launch(self, group: Group, kernel: Kernel) -> ToyLaunch:
+    def launch(self, group: FusionGroup, kernel: Kernel) -> ToyLaunch:
         return ToyLaunch()
 
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
-        library_calls: Sequence[Group] = (),
+        library_calls: Sequence[FusionGroup] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
         begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline.fusion.groups import Roofline
 from ridgeline.ops.convolve import ConvolveAttrs
-from ridgeline.runtime.cuda.attention import Attention, AttentionKernels, CudnnAttention
+from ridgeline.runtime.cuda.attention import AttentionKernels, CudnnAttention, Problem
 from ridgeline.runtime.cuda.backend import CudaBackend, JoinedKernels
 from ridgeline.runtime.cuda.cudnn_convolution import CudnnConvolution
 from ridgeline.runtime.cuda.product import CublasProduct
@@ -33,7 +33,7 @@ class StatedGpu(CudaBackend):
         """What cuDNN has; tests say so."""
         return None
 
-    def attention_plan(self, kind: str, problem: Attention) -> Any:
+    def attention_plan(self, kind: str, problem: Problem) -> Any:
         """What cuDNN has; tests say so."""
         return None
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.runtime.cuda.attention import Attention, Mask, Strides, backward, forward
+from ridgeline.runtime.cuda.attention import Mask, Problem, Strides, backward, forward
 from tests.cuda import emulated
 from tests.cuda.test_attention_gpu import rounded, truth
 
@@ -60,7 +60,7 @@ def test_kernels(case: Any, tmp_path: Path) -> None:
         sizes = {"b": batch, "h": heads, "r": rows, "c": columns}
         mask, added, place = mask_of(axes, sizes, kind)
     by_rows, by_columns = Strides.dense(heads, rows, width), Strides.dense(shared, columns, width)
-    given = Attention(
+    given = Problem(
         dtype.name, batch, heads, shared, rows, columns, width, width**-0.5, axes == "",
         (by_rows, by_columns, by_columns, by_rows, by_rows, by_columns, by_columns), (True,) * 3,
         mask=place,

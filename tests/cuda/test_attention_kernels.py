@@ -10,8 +10,8 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import topological
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.runtime.cuda.attention import (
-    Attention,
     Mask,
+    Problem,
     Strides,
     backward,
     forward,
@@ -37,7 +37,7 @@ def inputs(*shape: int) -> rl.Tensor:
 
 def problem(
     width: int, dtype: str, *, causal: bool, beside: bool, group: int, mask: Mask | None = None
-) -> Attention:
+) -> Problem:
     """Odd lengths; heads beside one another in a row, or one after the other."""
     batch, heads, rows, columns = 2, 4, 333, 257
     shared = heads // group
@@ -47,7 +47,7 @@ def problem(
     else:
         q, k = Strides.dense(heads, rows, width), Strides.dense(shared, columns, width)
     assert q.aligned and k.aligned
-    return Attention(
+    return Problem(
         dtype, batch, heads, shared, rows, columns, width, 0.125, causal,
         (q, k, k, q, q, k, k), (True,) * 3, mask=mask,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import ATTENTION_GRADIENT, attention
 from ridgeline.ops.differentiate import reverse
 from ridgeline.runtime.cuda import cudnn_api
-from ridgeline.runtime.cuda.attention import Attention, AttentionLaunch, Strides, cudnn
+from ridgeline.runtime.cuda.attention import AttentionLaunch, Problem, Strides, cudnn
 from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD
 from ridgeline.runtime.cuda.cudnn_graph import HeldIn, Network, TensorDesc, operations
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
@@ -95,13 +95,13 @@ def laid(heads: int, rows: int, width: int, beside: bool) -> Strides:
 def problem(
     kind: str, batch: int, heads: int, keys: int, rows: int, columns: int, width: int,
     causal: bool, beside: bool,
-) -> Attention:  # fmt: skip
+) -> Problem:  # fmt: skip
     of_q, of_k = laid(heads, rows, width, beside), laid(keys, columns, width, beside)
     strides = (of_q, of_k, of_k, of_q) if kind == FORWARD else (
         of_q, of_k, of_k, of_q, of_q, of_q, of_k, of_k
     )  # fmt: skip
     count = 2 if kind == FORWARD else 3
-    return Attention(
+    return Problem(
         "bfloat16", batch, heads, keys, rows, columns, width, width**-0.5, causal, strides,
         (True,) * count,
     )  # fmt: skip
@@ -218,9 +218,9 @@ class Traced(Exception):
 class WithAttention(StatedGpu):
     """A GPU that is not there, with a cuDNN that has attention of 16 bits with heads of 64."""
 
-    asked: list[tuple[str, Attention]]
+    asked: list[tuple[str, Problem]]
 
-    def attention_plan(self, kind: str, problem: Attention) -> Any:
+    def attention_plan(self, kind: str, problem: Problem) -> Any:
         self.asked = [*getattr(self, "asked", []), (kind, problem)]
         return EnginePlan(None, 4096) if problem.width == 64 else None  # type: ignore[arg-type]
 
@@ -299,7 +299,7 @@ def test_what_the_library_does_not_take_goes_to_kernels() -> None:
 
 def test_operands_that_the_library_does_not_read_in_place_are_written_in_order() -> None:
     class InOrder(WithAttention):
-        def attention_plan(self, kind: str, problem: Attention) -> Any:
+        def attention_plan(self, kind: str, problem: Problem) -> Any:
             dense = Strides.dense(problem.heads, problem.rows, problem.width)
             return EnginePlan(None, 0) if problem.strides[0] == dense else None  # type: ignore[arg-type]
 

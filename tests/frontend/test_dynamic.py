@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.errors import ArgumentError, ShapeError
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.sizes import evaluate, maximum, minimum, never_shrinks, symbol
 from ridgeline.runtime.cpu import symbolic
 from ridgeline.tracing.report import RetraceWarning
@@ -285,7 +285,7 @@ def test_decisions_are_those_of_the_values(n, m, a, b, data):
     pool = [x, y, x * a + y, x * y - 3, (x + a) // b, x % b, minimum(x, y), maximum(x * 2, y), a, b]
     left, right = data.draw(st.sampled_from(pool)), data.draw(st.sampled_from(pool))
     here, there = evaluate(left, values), evaluate(right, values)
-    facts = Facts(values)
+    facts = SizeFacts(values)
     with facts.deciding():
         assert (left == right) is (here == there)
         assert (left < right) is (here < there)

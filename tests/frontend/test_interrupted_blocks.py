@@ -28,7 +28,7 @@ from ridgeline.atomic import sealed
 from ridgeline.collector import paused
 from ridgeline.compiler.background import background
 from ridgeline.execution import flush_log
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.origins import running
 from ridgeline.graph.sizes import _deciding
 from ridgeline.loops.schedule import _noting, noted
@@ -102,7 +102,7 @@ BLOCKS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "a setting": (lambda: rl.config.override(tier="interpreter", threads=1), _settings),
     "fork_rng": (rl.random.fork_rng, rl.get_rng_state),
     "cached": (parametrize.cached, lambda: parametrize._cache.kept),
-    "facts": (lambda: Facts({}).deciding(), lambda: (_deciding.decide, _deciding.number)),
+    "facts": (lambda: SizeFacts({}).deciding(), lambda: (_deciding.decide, _deciding.number)),
     "record_flushes": (rl.record_flushes, lambda: flush_log._kept.logs),
     "the compiler needed": (background.needed, lambda: len(background._needed)),
     "notes": (lambda: noted({}), lambda: _noting.notes),

@@ -10,15 +10,15 @@ from rich.console import Console
 from ridgeline import nn
 from ridgeline.compiler.kernel_profile import duration
 from ridgeline.train.profile import layers_of
-from ridgeline.train.roofline import SHOWN, KernelRow, quantity, time_table
+from ridgeline.train.roofline import SHOWN, StepKernel, quantity, time_table
 
 ROWS = [
-    KernelRow("matmul", 2e-3, 200_000_000, 4_000_000, 1e-3, "fc Linear"),
-    KernelRow("relu", 1e-3, 1_000, 8_000_000, 0.9e-3),
+    StepKernel("matmul", 2e-3, 200_000_000, 4_000_000, 1e-3, "fc Linear"),
+    StepKernel("relu", 1e-3, 1_000, 8_000_000, 0.9e-3),
 ]
 
 
-def text(rows: list[KernelRow], wall: float, width: int = 120) -> str:
+def text(rows: list[StepKernel], wall: float, width: int = 120) -> str:
     console = Console(file=io.StringIO(), width=width)
     console.print(time_table(rows, wall, "one step"))
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -35,7 +35,7 @@ def test_rows_are_ordered_and_summed() -> None:
 
 
 def test_numbers_are_whole_on_narrow_terminals() -> None:
-    row = KernelRow(
+    row = StepKernel(
         "contract_add_le_select_sub", 95.8e-6, 24_900_000, 1_530_000, 9e-5, "0 Conv2d, 12 AvgPool2d"
     )
     shown = text([row], 1.12e-3, width=80)
@@ -44,14 +44,14 @@ def test_numbers_are_whole_on_narrow_terminals() -> None:
 
 
 def test_what_is_above_the_limit_is_shown_so_and_an_unknown_limit_not_at_all() -> None:
-    above = text([KernelRow("in_cache", 1e-3, 1, 1, 1.25e-3)], 1e-3)
+    above = text([StepKernel("in_cache", 1e-3, 1, 1, 1.25e-3)], 1e-3)
     assert "125%" in above
-    unknown = text([KernelRow("k", 1e-3, 1, 1, None)], 1e-3)
+    unknown = text([StepKernel("k", 1e-3, 1, 1, None)], 1e-3)
     assert unknown.count("%") == 2  # shares of the step alone
 
 
 def test_many_kernels_share_a_row() -> None:
-    many = [KernelRow(f"k{n}", 1e-6 * (n + 1), 1, 1, 1e-7) for n in range(SHOWN + 3)]
+    many = [StepKernel(f"k{n}", 1e-6 * (n + 1), 1, 1, 1e-7) for n in range(SHOWN + 3)]
     assert "3 more" in text(many, 1.0)
 
 

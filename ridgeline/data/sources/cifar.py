@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.data.digits import Split
+from ridgeline.data.digits import LabelledImages
 from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
 
 SIDE, CHANNELS = 32, 3
@@ -39,7 +39,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 
-def cifar10(folder: str | Path, part: str = "train") -> Split:
+def cifar10(folder: str | Path, part: str = "train") -> LabelledImages:
     """CIFAR-10 as float32 [n, 3, 32, 32] in 0…1; parts are "train" and "test"."""
     if part not in _PARTS:
         raise BadValueError(f"CIFAR-10 has no part {part!r}", help="parts: train, test")
@@ -47,7 +47,7 @@ def cifar10(folder: str | Path, part: str = "train") -> Split:
     pixels = np.concatenate([piece[0] for piece in pieces])
     labels = np.concatenate([piece[1] for piece in pieces])
     shape = (-1, CHANNELS, SIDE, SIDE)
-    return Split(pixels.reshape(shape).astype(np.float32) / np.float32(255), labels)
+    return LabelledImages(pixels.reshape(shape).astype(np.float32) / np.float32(255), labels)
 
 
 def _find(folder: Path, name: str) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.data.digits import Split
+from ridgeline.data.digits import LabelledImages
 from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
 
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -49,7 +49,7 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     return np.frombuffer(data, kind, offset=start).reshape(shape).astype(kind.newbyteorder("="))
 
 
-def mnist(folder: str | Path, part: str = "train") -> Split:
+def mnist(folder: str | Path, part: str = "train") -> LabelledImages:
     """MNIST, Fashion-MNIST or KMNIST from its four files, gzipped or not, in a folder.
 
     Parts are "train" and "test"; images are float32 [n, 1, 28, 28] in 0…1.
@@ -64,7 +64,7 @@ def mnist(folder: str | Path, part: str = "train") -> Split:
             note=f"images {list(images.shape)}, labels {list(labels.shape)}",
         )
     pixels = images.astype(np.float32)[:, None] / np.float32(255)
-    return Split(pixels, labels.astype(np.int64))
+    return LabelledImages(pixels, labels.astype(np.int64))
 
 
 def _find(folder: Path, stem: str, kind: str) -> Path:

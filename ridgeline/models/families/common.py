@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.models.parts import Rotary
-from ridgeline.models.settings import REQUIRED, Settings
+from ridgeline.models.settings import REQUIRED, CheckedSettings
 
 HIDDEN, HEADS = "hidden_size n_embd n_embed d_model", "num_attention_heads n_head n_heads num_heads"
 LAYERS = "num_hidden_layers n_layer n_layers num_layers"
@@ -15,24 +15,24 @@ ROPE_KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 MOST = 1 << 16  # of what is made one by one, or laid out before weights are read
 
 
-def bounded(c: Settings, names: str, default: Any = REQUIRED) -> int:
+def bounded(c: CheckedSettings, names: str, default: Any = REQUIRED) -> int:
     """A number of things that no model has very many of."""
     found: int = c.count(names, default)
     return _few(c, names.split()[0], found)
 
 
-def _few(c: Settings, name: str, count: int) -> int:
+def _few(c: CheckedSettings, name: str, count: int) -> int:
     if count > MOST:
         raise c.refused(name, count, [f"at most {MOST}"])
     return count
 
 
-def layers(c: Settings, default: Any = REQUIRED) -> int:
+def layers(c: CheckedSettings, default: Any = REQUIRED) -> int:
     """How many blocks there are."""
     return bounded(c, LAYERS, default)
 
 
-def head_size(c: Settings) -> int:
+def head_size(c: CheckedSettings) -> int:
     """The elements of a head of queries and keys."""
     found: int = c.count("head_dim", None) or c.count(HIDDEN) // c.count(HEADS)
     return found
@@ -42,24 +42,29 @@ def rotary(
     theta: float = 10_000.0,
     share: float = 1.0,
     interleaved: bool = False,
-    size: Callable[[Settings], int] = head_size,
-) -> Callable[[Settings], tuple[Rotary, ...]]:
+    size: Callable[[CheckedSettings], int] = head_size,
+) -> Callable[[CheckedSettings], tuple[Rotary, ...]]:
     """The same rotation in every layer."""
 
-    def read(c: Settings) -> tuple[Rotary, ...]:
+    def read(c: CheckedSettings) -> tuple[Rotary, ...]:
         return (read_rotary(c, rope_settings(c), theta, share, interleaved, size(c)),)
 
     return read
 
 
-def rope_settings(c: Settings) -> Settings:
+def rope_settings(c: CheckedSettings) -> CheckedSettings:
     """The settings of the rotation, under today's name or the older one."""
     name = "rope_parameters" if c.values.get("rope_parameters") else "rope_scaling"
     return c.group(name, {})
 
 
 def read_rotary(
-    c: Settings, rope: Settings, theta: float, share: float, interleaved: bool, size: int
+    c: CheckedSettings,
+    rope: CheckedSettings,
+    theta: float,
+    share: float,
+    interleaved: bool,
+    size: int,
 ) -> Rotary:
     """A rotation, from its own settings and those beside them."""
     kind = rope.text("rope_type type", "default")
@@ -85,7 +90,7 @@ def read_rotary(
     )  # fmt: skip
 
 
-def _amplitude(rope: Settings, kind: str, factor: float, original: int) -> float:
+def _amplitude(rope: CheckedSettings, kind: str, factor: float, original: int) -> float:
     """By how much stretched rotations are larger, so that attention stays as sharp."""
     given: float | None = rope.real("attention_factor", None)
     if given is not None or kind not in ("yarn", "longrope") or factor <= 1:
@@ -97,7 +102,7 @@ def _amplitude(rope: Settings, kind: str, factor: float, original: int) -> float
     return grown[0] / grown[1] if own and of_all else grown[2]
 
 
-def layer_types(c: Settings, pattern: Callable[[int], bool]) -> list[bool]:
+def layer_types(c: CheckedSettings, pattern: Callable[[int], bool]) -> list[bool]:
     """For each layer whether it sees a window only: as listed, or else by a pattern."""
     count = layers(c)
     listed = c.get("layer_types", "Sequence[str]", None)
@@ -112,10 +117,10 @@ def layer_types(c: Settings, pattern: Callable[[int], bool]) -> list[bool]:
     return [kind == "sliding_attention" for kind in listed]
 
 
-def windows(pattern: Callable[[Settings], Callable[[int], bool]] | None = None) -> Any:
+def windows(pattern: Callable[[CheckedSettings], Callable[[int], bool]] | None = None) -> Any:
     """How far back layers see: all of them as `sliding_window` says, or those of a pattern."""
 
-    def read(c: Settings) -> tuple[int | None, ...]:
+    def read(c: CheckedSettings) -> tuple[int | None, ...]:
         size = c.count("sliding_window", None)
         if size is None or pattern is None:
             return (size,)
@@ -124,17 +129,17 @@ def windows(pattern: Callable[[Settings], Callable[[int], bool]] | None = None) 
     return read
 
 
-def every(name: str, default: int) -> Callable[[Settings], Callable[[int], bool]]:
+def every(name: str, default: int) -> Callable[[CheckedSettings], Callable[[int], bool]]:
     """Windows in all layers but each so-manieth."""
 
-    def read(c: Settings) -> Callable[[int], bool]:
+    def read(c: CheckedSettings) -> Callable[[int], bool]:
         period = c.count(f"{name} _{name}", default)
         return lambda layer: (layer + 1) % period != 0
 
     return read
 
 
-def late_windows(c: Settings) -> tuple[int | None, ...]:
+def late_windows(c: CheckedSettings) -> tuple[int | None, ...]:
     """Windows where they are switched on, from one layer on."""
     if not c.flag("use_sliding_window", False):
         return ()
@@ -144,26 +149,26 @@ def late_windows(c: Settings) -> tuple[int | None, ...]:
 
 
 def rotary_by_layer(
-    pattern: Callable[[Settings], Callable[[int], bool]],
+    pattern: Callable[[CheckedSettings], Callable[[int], bool]],
     theta: float,
     local_theta: float | None = None,
     bare: bool = False,
     interleaved: bool = False,
-) -> Callable[[Settings], tuple[Rotary | None, ...]]:
+) -> Callable[[CheckedSettings], tuple[Rotary | None, ...]]:
     """Rotations that differ between layers with a window and those without.
 
     Where the latter are `bare`, they know no positions. Stretching is for them alone.
     """
 
-    def read(c: Settings) -> tuple[Rotary | None, ...]:
+    def read(c: CheckedSettings) -> tuple[Rotary | None, ...]:
         joint, size = c.values.get("rope_parameters"), head_size(c)
         if isinstance(joint, dict) and "full_attention" in joint:
             both = c.group("rope_parameters")
             far, near = both.group("full_attention"), both.group("sliding_attention", {})
         else:
-            far, near = rope_settings(c), Settings({}, c.where)
+            far, near = rope_settings(c), CheckedSettings({}, c.where)
         whole = read_rotary(c, far, theta, 1.0, interleaved, size)
-        beside = Settings({"rope_theta": c.values.get("rope_local_base_freq")}, c.where)
+        beside = CheckedSettings({"rope_theta": c.values.get("rope_local_base_freq")}, c.where)
         other = read_rotary(beside, near, local_theta or whole.theta, 1.0, interleaved, size)
         local = layer_types(c, pattern(c)) if c.values.get("sliding_window") else [False]
         if not any(local):

@@ -20,7 +20,7 @@ from ridgeline.models.families.common import (
 from ridgeline.models.families.family import Family
 from ridgeline.models.names import BY_HEADS, Table, inside, joint
 from ridgeline.models.parts import Experts, Latent, Rotary
-from ridgeline.models.settings import Field, Settings
+from ridgeline.models.settings import CheckedSettings, Field
 
 ATTENTION = {
     "attention.query": "self_attn.q_proj", "attention.key": "self_attn.k_proj",
@@ -128,7 +128,7 @@ GPT_STACK = {"tokens": "wte", "blocks": "h.{}", "norm": "ln_f", "positions": "wp
 def decoder(
     stem: str,
     parts: dict[str, Any] = LLAMA,
-    block: Table | Callable[[Settings], Table] = LLAMA_BLOCK,
+    block: Table | Callable[[CheckedSettings], Table] = LLAMA_BLOCK,
     stack: dict[str, str] | None = None,
     head: Table = HEAD,
     prefix: str = "model.",
@@ -140,12 +140,12 @@ def decoder(
     return Family("language", stem, parts, table, head, prefix, fixed or {})
 
 
-def by_parity(c: Settings) -> Callable[[int], bool]:
+def by_parity(c: CheckedSettings) -> Callable[[int], bool]:
     """Windows in every other layer, beginning with the first."""
     return lambda layer: layer % 2 == 0
 
 
-def gpt_neo_windows(c: Settings) -> tuple[int | None, ...]:
+def gpt_neo_windows(c: CheckedSettings) -> tuple[int | None, ...]:
     size, listed = c.count("window_size", 256), c.values.get("attention_layers")
     if listed is None:  # a row of kinds, repeated
         kinds = c.values.get("attention_types", [[["global", "local"], 1]])
@@ -159,30 +159,30 @@ def gpt_neo_windows(c: Settings) -> tuple[int | None, ...]:
     return tuple(size if kind == "local" else None for kind in listed)
 
 
-def opt_norm(c: Settings) -> bool:
+def opt_norm(c: CheckedSettings) -> bool:
     before: bool = c.flag("do_layer_norm_before", True)
     return before and not c.flag("_remove_final_layer_norm", False)
 
 
-def falcon_two_norms(c: Settings) -> bool:
+def falcon_two_norms(c: CheckedSettings) -> bool:
     new = c.flag("new_decoder_architecture", False)
     return bool(new and c.count("num_ln_in_parallel_attn", 2) == 2)
 
 
-def falcon_residual(c: Settings) -> str:
+def falcon_residual(c: CheckedSettings) -> str:
     if falcon_two_norms(c):
         return "parallel two"
     parallel = c.flag("new_decoder_architecture", False) or c.flag("parallel_attn", True)
     return "parallel" if parallel else "pre"
 
 
-def falcon_shared(c: Settings) -> int:
+def falcon_shared(c: CheckedSettings) -> int:
     if c.flag("new_decoder_architecture", False):
         return int(c.count("num_kv_heads n_head_kv", c.count(HEADS)))
     return 1 if c.flag("multi_query", True) else int(c.count(HEADS))
 
 
-def falcon_block(c: Settings) -> Table:
+def falcon_block(c: CheckedSettings) -> Table:
     first, second = (
         ("ln_attn", "ln_mlp") if falcon_two_norms(c)
         else ("input_layernorm", "post_attention_layernorm")
@@ -195,7 +195,7 @@ def falcon_block(c: Settings) -> Table:
     }  # fmt: skip
 
 
-def smollm3_rotary(c: Settings) -> tuple[Rotary | None, ...]:
+def smollm3_rotary(c: CheckedSettings) -> tuple[Rotary | None, ...]:
     (turned,) = rotary(2_000_000.0)(c)
     period = c.count("no_rope_layer_interval", 4)
     listed = c.get("no_rope_layers", "Sequence[float]", None)
@@ -203,12 +203,12 @@ def smollm3_rotary(c: Settings) -> tuple[Rotary | None, ...]:
     return tuple(turned if flag else None for flag in flags)
 
 
-def mixture(c: Settings, inner: str, counts: str, **more: Any) -> tuple[Experts | None, ...]:
+def mixture(c: CheckedSettings, inner: str, counts: str, **more: Any) -> tuple[Experts | None, ...]:
     count, chosen = bounded(c, counts), bounded(c, "num_experts_per_tok")
     return (Experts(count, chosen, c.count(inner), **more),)
 
 
-def sparse_steps(c: Settings, experts: Experts) -> tuple[Experts | None, ...]:
+def sparse_steps(c: CheckedSettings, experts: Experts) -> tuple[Experts | None, ...]:
     """Experts in each so-manieth layer, but for some."""
     step, dense = c.count("decoder_sparse_step", 1), c.values.get("mlp_only_layers") or []
     return tuple(
@@ -216,7 +216,7 @@ def sparse_steps(c: Settings, experts: Experts) -> tuple[Experts | None, ...]:
     )
 
 
-def qwen2_moe(c: Settings) -> tuple[Experts | None, ...]:
+def qwen2_moe(c: CheckedSettings) -> tuple[Experts | None, ...]:
     (experts,) = mixture(
         c, "moe_intermediate_size", "num_experts", normalised=c.flag("norm_topk_prob", False),
         shared_inner=c.count("shared_expert_intermediate_size"), shared_gate=True,
@@ -225,7 +225,7 @@ def qwen2_moe(c: Settings) -> tuple[Experts | None, ...]:
     return sparse_steps(c, experts)
 
 
-def qwen3_moe(c: Settings) -> tuple[Experts | None, ...]:
+def qwen3_moe(c: CheckedSettings) -> tuple[Experts | None, ...]:
     (experts,) = mixture(
         c, "moe_intermediate_size", "num_experts num_local_experts",
         normalised=c.flag("norm_topk_prob", False),
@@ -234,14 +234,14 @@ def qwen3_moe(c: Settings) -> tuple[Experts | None, ...]:
     return sparse_steps(c, experts)
 
 
-def latent(c: Settings) -> Latent:
+def latent(c: CheckedSettings) -> Latent:
     return Latent(
         c.count("kv_lora_rank"), c.count("q_lora_rank", None), c.count("qk_nope_head_dim"),
         c.count("qk_rope_head_dim"), c.count("v_head_dim"),
     )  # fmt: skip
 
 
-def latent_scale(c: Settings) -> float:
+def latent_scale(c: CheckedSettings) -> float:
     """One over the root of a key's size, and more where the rotation was stretched."""
     size = c.count("qk_nope_head_dim") + c.count("qk_rope_head_dim")
     rope = rope_settings(c)
@@ -250,8 +250,8 @@ def latent_scale(c: Settings) -> float:
     return more / math.sqrt(size)
 
 
-def deepseek(corrected: bool) -> Callable[[Settings], tuple[Experts | None, ...]]:
-    def read(c: Settings) -> tuple[Experts | None, ...]:
+def deepseek(corrected: bool) -> Callable[[CheckedSettings], tuple[Experts | None, ...]]:
+    def read(c: CheckedSettings) -> tuple[Experts | None, ...]:
         inner, shared = c.count("moe_intermediate_size"), c.count("n_shared_experts", 0)
         grouped = corrected or c.text("topk_method", "greedy") == "group_limited_greedy"
         experts = Experts(
@@ -267,11 +267,11 @@ def deepseek(corrected: bool) -> Callable[[Settings], tuple[Experts | None, ...]
     return read
 
 
-def rotary_dim(c: Settings) -> int:
+def rotary_dim(c: CheckedSettings) -> int:
     return int(c.count("rotary_dim", head_size(c)))
 
 
-def turned_size(c: Settings) -> int:
+def turned_size(c: CheckedSettings) -> int:
     return int(c.count("qk_rope_head_dim"))
 
 
@@ -284,7 +284,7 @@ LATENT_BLOCK = {
 }  # fmt: skip
 
 
-def latent_block(c: Settings) -> Table:
+def latent_block(c: CheckedSettings) -> Table:
     low = c.count("q_lora_rank", None) is not None
     return LATENT_BLOCK | ({"attention.query": "self_attn.q_b_proj"} if low else {})
 

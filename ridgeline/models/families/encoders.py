@@ -8,7 +8,7 @@ from ridgeline.models.families.common import HEADS, HIDDEN, layers
 from ridgeline.models.families.family import Family
 from ridgeline.models.names import Table, inside
 from ridgeline.models.parts import Relative
-from ridgeline.models.settings import Field, Settings
+from ridgeline.models.settings import CheckedSettings, Field
 
 BERT: dict[str, Any] = {
     "vocabulary": Field("vocab_size"),
@@ -73,7 +73,7 @@ def encoder(
     return Family("encoder", stem, parts, names, heads, prefix, fixed)
 
 
-def _padding(c: Settings) -> int:
+def _padding(c: CheckedSettings) -> int:
     return int(c.get("pad_token_id", "float", 1))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ridgeline.errors import InputFileError
 from ridgeline.models.names import Table, moved
 from ridgeline.models.parts import Parts
-from ridgeline.models.settings import Settings, resolved
+from ridgeline.models.settings import CheckedSettings, resolved
 
 _ANNOTATIONS = {part.name: str(part.type) for part in fields(Parts)}
 
@@ -57,7 +57,7 @@ class Family:
     skeleton: str
     stem: str  # how the names of its classes begin
     parts: Mapping[str, Any]
-    names: Table | Callable[[Settings], Table]
+    names: Table | Callable[[CheckedSettings], Table]
     heads: Table = field(default_factory=dict)  # names that have no prefix
     prefix: str = "model."
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Family:
         """The names of its classes, and what they give."""
         return {self.stem + end: form for end, form in FORMS[self.skeleton].items()}
 
-    def form(self, settings: Settings) -> tuple[str, str]:
+    def form(self, settings: CheckedSettings) -> tuple[str, str]:
         """The class that a file names, and what it gives."""
         named = settings.get("architectures", "Sequence[str]", None) or [next(iter(self.forms))]
         if named[0] not in self.forms:
@@ -79,7 +79,7 @@ class Family:
             )
         return named[0], self.forms[named[0]]
 
-    def described(self, settings: Settings, encoder: bool = False) -> Parts:
+    def described(self, settings: CheckedSettings, encoder: bool = False) -> Parts:
         """The parts of a model with these settings, or those of the encoder beside it."""
         inner = settings.values.get(self.group)
         settings = settings if inner is None else settings.group(self.group)
@@ -98,7 +98,7 @@ class Family:
             message = f"{settings.where}: no model has these settings: {error!s:.100}"
             raise InputFileError(message) from error
 
-    def table(self, settings: Settings, form: str) -> dict[str, Any]:
+    def table(self, settings: CheckedSettings, form: str) -> dict[str, Any]:
         """How files call the tensors of a form. Heads' names may be for one form: `classes/…`."""
         names = self.names(settings) if callable(self.names) else self.names
         own = {key.removeprefix(f"{form}/"): value for key, value in self.heads.items()}

@@ -8,10 +8,10 @@ from ridgeline.models.families.common import HEADS, HIDDEN, layers
 from ridgeline.models.families.family import Family
 from ridgeline.models.families.vision import VIT_BLOCK
 from ridgeline.models.names import Table, inside
-from ridgeline.models.settings import Field, Settings
+from ridgeline.models.settings import CheckedSettings, Field
 
 
-def _depth(c: Settings) -> int:
+def _depth(c: CheckedSettings) -> int:
     return int(sum(c.get("depths", "Sequence[int]", [3, 3, 9, 3])))
 
 

@@ -8,10 +8,10 @@ from ridgeline.models.families.common import bounded
 from ridgeline.models.families.family import Family
 from ridgeline.models.names import Table, inside
 from ridgeline.models.parts import Relative
-from ridgeline.models.settings import Field, Settings
+from ridgeline.models.settings import CheckedSettings, Field
 
 
-def _t5_act(c: Settings) -> str:
+def _t5_act(c: CheckedSettings) -> str:
     kind = c.text("feed_forward_proj", "relu")
     return "gelu_new" if kind == "gated-gelu" else str(kind).removeprefix("gated-")
 
@@ -23,12 +23,12 @@ def _t5_bias(two_sided: bool) -> Any:
     )  # fmt: skip
 
 
-def _t5_scale(c: Settings) -> float:
+def _t5_scale(c: CheckedSettings) -> float:
     scaled = c.flag("scale_decoder_outputs", c.flag("tie_word_embeddings", True))
     return c.count("d_model") ** -0.5 if scaled else 1.0
 
 
-def _root(c: Settings) -> float:
+def _root(c: CheckedSettings) -> float:
     return float(c.count("d_model")) ** 0.5 if c.flag("scale_embedding", False) else 1.0
 
 
@@ -97,7 +97,7 @@ def _t5_block(decodes: bool) -> Table:
     }  # fmt: skip
 
 
-def _t5_names(c: Settings) -> Table:
+def _t5_names(c: CheckedSettings) -> Table:
     table: dict[str, Any] = {"tokens": "shared"}
     for stack in ("encoder", "decoder"):
         inner = f"{stack}.block"

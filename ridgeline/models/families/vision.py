@@ -9,13 +9,13 @@ from ridgeline.models.families.common import HEADS, HIDDEN, layers
 from ridgeline.models.families.family import Family
 from ridgeline.models.names import Table, inside, joint
 from ridgeline.models.parts import Image
-from ridgeline.models.settings import Field, Settings
+from ridgeline.models.settings import CheckedSettings, Field
 
 
-def image(size: int = 224, patch: int = 16, **more: Any) -> Callable[[Settings], Image]:
+def image(size: int = 224, patch: int = 16, **more: Any) -> Callable[[CheckedSettings], Image]:
     """How an image becomes a row, with a family's defaults."""
 
-    def read(c: Settings) -> Image:
+    def read(c: CheckedSettings) -> Image:
         return Image(
             c.count("image_size", size), c.count("patch_size", patch),
             c.count("num_channels", 3), **more,

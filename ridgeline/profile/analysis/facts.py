@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.links import Links
-from ridgeline.profile.analysis.steps import Steps, steady_steps
+from ridgeline.profile.analysis.steps import SteadySteps, steady_steps
 from ridgeline.profile.gpus import Gpu, find
 from ridgeline.profile.model.costs import SHORT_TYPES, Cost, cost_of
 from ridgeline.profile.model.kernels import uses_tensor_cores
-from ridgeline.profile.trace.model import COPY, KERNEL, Ints, OpArguments, Table, Trace
+from ridgeline.profile.trace.model import COPY, KERNEL, EventTable, Ints, OpArguments, TorchTrace
 
 _NO_ARGUMENTS = OpArguments()
 _WAITING = (
@@ -41,10 +41,10 @@ _PLAIN_RECORDING = (1.0, 1.0)
 class Facts:
     """One rank's trace, seen through its steady steps."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: TorchTrace) -> None:
         self.trace = trace
         self.links = Links(trace)
-        self.steps: Steps = steady_steps(trace, self.links)
+        self.steps: SteadySteps = steady_steps(trace, self.links)
         self.low, self.high = self.steps.low, self.steps.high
         self.window = self.high - self.low
         self.gpu_model: Gpu | None = find(trace.device.name) if trace.device.name else None
@@ -66,7 +66,7 @@ class Facts:
         """Multiprocessors of the device, 0 where unknown."""
         return self.trace.device.sms or (self.gpu_model.sms if self.gpu_model else 0)
 
-    def in_window(self, table: Table) -> Ints:
+    def in_window(self, table: EventTable) -> Ints:
         """Rows that overlap the steady window."""
         return np.flatnonzero((table.end > self.low) & (table.start < self.high))
 
@@ -87,7 +87,7 @@ class Facts:
         rows: Ints = self.gpu_rows[self.trace.gpu.kind[self.gpu_rows] == COPY]
         return rows
 
-    def spans(self, table: Table, rows: Ints) -> iv.Intervals:
+    def spans(self, table: EventTable, rows: Ints) -> iv.Intervals:
         """The union of some rows' time, clipped to the window."""
         return iv.clip(iv.union(table.start[rows], table.end[rows]), self.low, self.high)
 

@@ -15,14 +15,14 @@ from ridgeline.profile.trace.model import (
     FrameTable,
     GpuTable,
     OpTable,
-    Trace,
+    TorchTrace,
 )
 
 MOST_ANALYSED = 1_000_000
 _FEWEST_STEPS = 4
 
 
-def focused(trace: Trace, most: int = MOST_ANALYSED) -> tuple[Trace, str]:
+def focused(trace: TorchTrace, most: int = MOST_ANALYSED) -> tuple[TorchTrace, str]:
     """The trace, or its first marked steps if it is larger than `most`; and a sentence on it."""
     if trace.rows <= most:
         return trace, ""
@@ -41,12 +41,12 @@ def focused(trace: Trace, most: int = MOST_ANALYSED) -> tuple[Trace, str]:
     return _window(trace, low, high), note
 
 
-def _rows_before(trace: Trace, time: float) -> int:
+def _rows_before(trace: TorchTrace, time: float) -> int:
     tables = (trace.ops, trace.calls, trace.gpu, trace.frames)
     return sum(int(np.searchsorted(table.start, time)) for table in tables)
 
 
-def _window(trace: Trace, low: float, high: float) -> Trace:
+def _window(trace: TorchTrace, low: float, high: float) -> TorchTrace:
     """Host events that start in the window, and the device events they launched."""
     ops = _between(trace.ops.start, low, high)
     calls = _between(trace.calls.start, low, high)

@@ -6,13 +6,13 @@ import numpy as np
 
 from ridgeline.profile.analysis.nesting import Nesting
 from ridgeline.profile.trace.frames import short_name
-from ridgeline.profile.trace.model import Ints, Trace
+from ridgeline.profile.trace.model import Ints, TorchTrace
 
 
 class Links:
     """Built once per trace; every array is indexed by the row of its table."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: TorchTrace) -> None:
         self.trace = trace
         self.ops = Nesting(trace.ops)
         self._frames = Nesting(trace.frames)
@@ -88,7 +88,7 @@ class Links:
         return self.line_of_op(int(self.op_of_gpu[row]))
 
 
-def _calls_by_correlation(trace: Trace) -> Ints:
+def _calls_by_correlation(trace: TorchTrace) -> Ints:
     """For each device event, the row of the call that launched it, or -1."""
     calls, gpu = trace.calls, trace.gpu
     found = np.full(len(gpu), -1, dtype=np.int64)
@@ -102,7 +102,7 @@ def _calls_by_correlation(trace: Trace) -> Ints:
     return found
 
 
-def _forward_ops(trace: Trace) -> dict[int, int]:
+def _forward_ops(trace: TorchTrace) -> dict[int, int]:
     """The forward op that made each autograd node, by sequence number."""
     ops = trace.ops
     backward = trace.name_mask("autograd::engine", prefix=True)[ops.name]

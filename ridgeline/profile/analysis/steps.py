@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeline.profile.analysis.links import Links
-from ridgeline.profile.trace.model import Floats, Trace
+from ridgeline.profile.trace.model import Floats, TorchTrace
 
 _MARKS = (
     ("ProfilerStep#", "profiler steps"),
@@ -25,7 +25,7 @@ _SHORTEST = 1.0
 
 
 @dataclass(frozen=True)
-class Steps:
+class SteadySteps:
     """Boundaries of the steady steps in microseconds; n steps have n + 1 boundaries."""
 
     host: Floats
@@ -52,7 +52,7 @@ class Steps:
         return (self.high - self.low) / self.count
 
 
-def _marks(trace: Trace) -> tuple[Floats, int, str]:
+def _marks(trace: TorchTrace) -> tuple[Floats, int, str]:
     """Host boundaries from the best marks the trace has, their thread, and what they are."""
     ops = trace.ops
     for prefix, source in _MARKS:
@@ -68,13 +68,13 @@ def _marks(trace: Trace) -> tuple[Floats, int, str]:
     return np.array([low, high]), thread, "the whole recording"
 
 
-def _extent(trace: Trace) -> tuple[float, float]:
+def _extent(trace: TorchTrace) -> tuple[float, float]:
     """First start and last end of anything but the user's frames, which span the program."""
     tables = [table for table in (trace.ops, trace.calls, trace.gpu) if len(table)]
     return min(float(t.start.min()) for t in tables), max(float(t.end.max()) for t in tables)
 
 
-def _device_boundaries(trace: Trace, links: Links, host: Floats) -> Floats:
+def _device_boundaries(trace: TorchTrace, links: Links, host: Floats) -> Floats:
     """When the work launched before each host boundary was done."""
     gpu = trace.gpu
     if not len(gpu):
@@ -102,7 +102,7 @@ def _warm_up(lengths: Floats) -> int:
     return dropped
 
 
-def steady_steps(trace: Trace, links: Links) -> Steps:
+def steady_steps(trace: TorchTrace, links: Links) -> SteadySteps:
     """The steps to analyse, warm-up dropped."""
     host, thread, source = _marks(trace)
     host = np.unique(host)
@@ -113,4 +113,4 @@ def steady_steps(trace: Trace, links: Links) -> Steps:
     host, device = host[dropped:], device[dropped:]
     if device[-1] < device[0] + _SHORTEST:
         device = np.append(device[:-1], device[0] + _SHORTEST)
-    return Steps(host, device, dropped, source, thread)
+    return SteadySteps(host, device, dropped, source, thread)

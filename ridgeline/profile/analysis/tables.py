@@ -97,7 +97,7 @@ def by_line(facts: Facts, most: int = 25) -> list[Line]:
 
 
 @dataclass(frozen=True)
-class Dot:
+class OpPoint:
     """One op with given shapes under the roofline; all numbers are modelled but the time."""
 
     name: str
@@ -112,7 +112,7 @@ class Dot:
     calls: float
 
 
-def roofline_dots(facts: Facts, most: int = 150) -> list[Dot]:
+def roofline_dots(facts: Facts, most: int = 150) -> list[OpPoint]:
     """Modelled ops grouped by name and inputs, heaviest first."""
     groups: dict[int, list[tuple[int, float, float]]] = {}
     gpu = facts.trace.gpu
@@ -129,7 +129,7 @@ def roofline_dots(facts: Facts, most: int = 150) -> list[Dot]:
         rate = len(members) / time
         dims = [d for d in facts.arguments(op).dims if d][:3]
         dots.append(
-            Dot(
+            OpPoint(
                 facts.op_name(op).removeprefix("aten::"),
                 ", ".join("×".join(map(str, d)) for d in dims),
                 SHORT_TYPES.get(cost.type, "float32"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from ridgeline.profile.analysis.tables import Dot
+from ridgeline.profile.analysis.tables import OpPoint
 from ridgeline.profile.gpus import Gpu
 
 _W, _H, _LEFT, _BOTTOM, _TOP, _RIGHT = 720, 360, 56, 36, 14, 14
@@ -68,7 +68,7 @@ def _roof(scale: _Scale, gpu: Gpu, peak: float, label: str, css: str) -> list[st
     ]
 
 
-def roofline_svg(dots: list[Dot], gpu: Gpu) -> str:
+def roofline_svg(dots: list[OpPoint], gpu: Gpu) -> str:
     """The drawing; every dot carries its numbers as a tooltip."""
     shown = [dot for dot in dots if dot.intensity > 0 and dot.tflops > 0]
     if not shown:

@@ -1,6 +1,6 @@
 """What a rule is, what it says when it fires, and the ledger that stops double counting.
 
-A rule is a row of data with a predicate. The predicate returns a `Match` with the microseconds
+A rule is a row of data with a predicate. The predicate returns a `Hit` with the microseconds
 at stake in the whole steady window: an upper bound on what the fix can save. Idle time of the
 device and each kernel can be claimed once; rules of higher precedence claim first.
 """
@@ -40,7 +40,7 @@ class Fix:
 
 
 @dataclass(frozen=True)
-class Match:
+class Hit:
     """A rule that fired: what is at stake, what it claims, and why."""
 
     stake: float
@@ -76,17 +76,17 @@ class Ledger:
         self.idle -= taken
         return taken
 
-    def settle(self, match: Match) -> None:
+    def settle(self, match: Hit) -> None:
         """Book a match."""
         self.idle -= match.idle
         self._claimed[match.rows] = True
 
 
-Check = Callable[[Facts, Ledger, Mapping[str, float]], Match | None]
+Check = Callable[[Facts, Ledger, Mapping[str, float]], Hit | None]
 
 
 @dataclass(frozen=True)
-class Rule:
+class TraceRule:
     """One row of the rule table."""
 
     id: str

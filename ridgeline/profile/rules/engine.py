@@ -13,7 +13,7 @@ import numpy as np
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.report import Finding, Unchecked, Verdict
-from ridgeline.profile.rules.base import Ledger, Match, Rule
+from ridgeline.profile.rules.base import Hit, Ledger, TraceRule
 from ridgeline.profile.rules.table import RULES, standing
 
 MOST_IDLE_FOR_KERNEL_ADVICE = 0.15
@@ -41,7 +41,7 @@ class Outcome:
     notes: tuple[Finding, ...]
     unchecked: tuple[Unchecked, ...]
     verdict: Verdict
-    matches: dict[str, Match]
+    matches: dict[str, Hit]
 
 
 def _available(facts: Facts) -> set[str]:
@@ -61,7 +61,7 @@ def _idle_of_its_own(facts: Facts) -> float:
     return max(0.0, facts.idle_share - facts.share(facts.profiler_cost))
 
 
-def _finding(rule: Rule, match: Match, facts: Facts) -> Finding:
+def _finding(rule: TraceRule, match: Hit, facts: Facts) -> Finding:
     fix = rule.fixes[match.fix]
     stake = min(match.stake, facts.window)
     return Finding(
@@ -84,7 +84,7 @@ def run_rules(facts: Facts) -> Outcome:
     ledger, available = Ledger(facts), _available(facts)
     profiler = 0.0
     found: dict[str, Finding] = {}
-    matches: dict[str, Match] = {}
+    matches: dict[str, Hit] = {}
     unchecked: list[Unchecked] = []
     for rule in RULES:
         if rule.order >= GENERIC_FROM and not profiler and facts.has_gpu:
@@ -119,7 +119,7 @@ def _counts(finding: Finding) -> bool:
 
 
 def _verdict(
-    facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Match], profiler: float
+    facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Hit], profiler: float
 ) -> Verdict:
     """Split a step into the modelled limit, what the findings lose, and the rest."""
     steps = facts.steps.count * 1e6
@@ -153,7 +153,7 @@ def _verdict(
     )
 
 
-def _limit(facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Match]) -> float:
+def _limit(facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Hit]) -> float:
     """What is left when every finding's promise comes true: the modelled floor of work no rule
     claims, and of claimed kernels the part their finding does not promise to save."""
     if facts.gpu_model is None:

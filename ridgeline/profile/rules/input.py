@@ -14,8 +14,8 @@ from ridgeline.profile.model.costs import numel
 from ridgeline.profile.rules.base import (
     EXACT,
     Evidence,
+    Hit,
     Ledger,
-    Match,
     Value,
     gib,
     per_step,
@@ -42,7 +42,7 @@ _LINK_GBS = 50.0
 _LOOP_GAP = 50.0
 
 
-def _loader_match(facts: Facts, ledger: Ledger, rows: Ints, minimum: float) -> Match | None:
+def _loader_match(facts: Facts, ledger: Ledger, rows: Ints, minimum: float) -> Hit | None:
     """Waiting for the loader, as far as the device had nothing else to do."""
     main = rows[facts.trace.ops.thread[rows] == facts.steps.main_thread]
     waits = facts.spans(facts.trace.ops, main)
@@ -58,7 +58,7 @@ def _loader_match(facts: Facts, ledger: Ledger, rows: Ints, minimum: float) -> M
     if facts.has_gpu:
         overlap = iv.measure(iv.intersect(waits, facts.idle))
         evidence.append(Evidence("device idle meanwhile", f"{per_step(facts, overlap)} a step"))
-    return Match(
+    return Hit(
         idle,
         tuple(evidence),
         {"share": percent(share), "grade": "badly " if share >= 0.2 else ""},
@@ -68,14 +68,14 @@ def _loader_match(facts: Facts, ledger: Ledger, rows: Ints, minimum: float) -> M
     )
 
 
-def _waits_for_data(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _waits_for_data(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """D1: workers exist, but do not keep up."""
     rows = facts.ops_named(_LOADER, prefix=True)
     rows = rows[~facts.trace.name_mask(_SINGLE)[facts.trace.ops.name[rows]]]
     return _loader_match(facts, ledger, rows, limits["share"]) if len(rows) else None
 
 
-def _no_workers(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _no_workers(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """D2: the loader runs in the training process."""
     rows = facts.ops_named(_SINGLE)
     match = _loader_match(facts, ledger, rows, limits["share"]) if len(rows) else None
@@ -115,7 +115,7 @@ def _outer_copies(facts: Facts, owners: Ints) -> Ints:
 
 def _copy_match(
     facts: Facts, ledger: Ledger, rows: Ints, values: dict[str, Value], fix: str
-) -> Match:
+) -> Hit:
     """The stake of a set of copies: all time in which they or their calls ran."""
     # What the loop around many copies does between them goes with them.
     spans = iv.closed(_with_calls(facts, rows), _LOOP_GAP)
@@ -130,7 +130,7 @@ def _copy_match(
         Evidence("host and device time in them", f"{per_step(facts, iv.measure(spans))} a step"),
     )
     stake = min(iv.measure(spans), idle + iv.measure(exposed) + _blocked(facts, spans))
-    return Match(
+    return Hit(
         stake,
         evidence,
         values,
@@ -147,7 +147,7 @@ def _blocked(facts: Facts, spans: iv.Intervals) -> float:
     return iv.measure(iv.intersect(spans, facts.kernel_busy))
 
 
-def _pageable(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _pageable(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     rows = _copies(facts, ledger, "Pageable -> Device", "Device -> Pageable")
     time = iv.measure(_with_calls(facts, rows)) if len(rows) else 0.0
     if not len(rows) or (facts.share(time) <= limits["share"] and len(rows) <= limits["copies"]):
@@ -155,7 +155,7 @@ def _pageable(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
     return _copy_match(facts, ledger, rows, {"share": percent(facts.share(time))}, "default")
 
 
-def _exposed(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _exposed(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     rows = _copies(facts, ledger, "HtoD", "DtoH")
     if not len(rows):
         return None
@@ -168,7 +168,7 @@ def _exposed(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match
         Evidence("copies beside no kernel", f"{per_step(facts, iv.measure(exposed))} a step"),
         Evidence("moved", f"{gib(size)} a step", EXACT),
     )
-    return Match(
+    return Hit(
         iv.measure(exposed),
         evidence,
         {"share": percent(share)},
@@ -178,7 +178,7 @@ def _exposed(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match
     )
 
 
-def _small_copies(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _small_copies(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     rows = _copies(facts, ledger, "HtoD")
     if len(rows) < limits["copies"] * facts.steps.count:
         return None
@@ -193,7 +193,7 @@ def _small_copies(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
     return _copy_match(facts, ledger, rows, values, "default")
 
 
-def _filled_on_host(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _filled_on_host(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """D6: a constant or random tensor made on the host, then copied over."""
     fills = facts.ops_named(*_FILLS)
     copies = _copies(facts, ledger, "HtoD")
@@ -230,7 +230,7 @@ def _filled_on_host(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
         Evidence("tensors made on the host", f"{len(found) / facts.steps.count:.1f} a step", EXACT),
         Evidence("filling and copying them", f"{per_step(facts, iv.measure(spans))} a step"),
     )
-    return Match(
+    return Hit(
         iv.measure(spans),
         evidence,
         {"op": facts.op_name(int(both[0])).removeprefix("aten::")},
@@ -262,7 +262,7 @@ def _same_elements(facts: Facts, fill: int, to: int) -> bool:
     return not sizes or wanted in sizes
 
 
-def _starved(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _starved(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """D7: in most samples of the window the host works and the device does nothing."""
     samples = 200
     edges = np.linspace(facts.low, facts.high, samples + 1)
@@ -281,7 +281,7 @@ def _starved(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match
         Evidence("samples with host at work, device idle", f"{starved} of {samples}"),
         Evidence("device busy", percent(1 - facts.idle_share)),
     )
-    return Match(idle, evidence, {"share": percent(share)}, idle=idle, confidence="medium")
+    return Hit(idle, evidence, {"share": percent(share)}, idle=idle, confidence="medium")
 
 
 def _python(facts: Facts) -> iv.Intervals:

@@ -15,7 +15,7 @@ from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.model.costs import SHORT_TYPES, Cost
 from ridgeline.profile.model.kernels import is_library, short_name, uses_tensor_cores
 from ridgeline.profile.occupancy import LIMITS, Occupancy, occupancy, waves
-from ridgeline.profile.rules.base import EXACT, MODELLED, Evidence, Ledger, Match, per_step, percent
+from ridgeline.profile.rules.base import EXACT, MODELLED, Evidence, Hit, Ledger, per_step, percent
 from ridgeline.profile.rules.precision import joined
 from ridgeline.profile.trace.model import Ints
 
@@ -64,10 +64,10 @@ def _grouped(facts: Facts, found: list[Row]) -> str:
     return max(total, key=lambda name: total[name]).removeprefix("aten::")
 
 
-def _note(facts: Facts, found: list[Row], values: dict[str, str], evidence: Evidence) -> Match:
+def _note(facts: Facts, found: list[Row], values: dict[str, str], evidence: Evidence) -> Hit:
     rows = joined([rows for _, rows, _, _ in found])
     time = float(facts.gpu_time(rows).sum())
-    return Match(
+    return Hit(
         0.0,
         (Evidence("time in them", f"{per_step(facts, time)} a step"), evidence),
         {**values, "share": percent(facts.share(time)), "op": _grouped(facts, found)},
@@ -75,7 +75,7 @@ def _note(facts: Facts, found: list[Row], values: dict[str, str], evidence: Evid
     )
 
 
-def _at_the_limit(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _at_the_limit(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     found = [r for r in _free(facts, ledger) if max(shares(facts, r[1], r[2])) >= limits["share"]]
     if not found:
         return None
@@ -83,7 +83,7 @@ def _at_the_limit(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
     return _note(facts, found, {}, Evidence("nearest to its roof", percent(best), MODELLED))
 
 
-def _latency_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _latency_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     found = [
         row
         for row in _free(facts, ledger)
@@ -102,7 +102,7 @@ def _latency_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
         Evidence("least time", f"{per_step(facts, least)} a step", MODELLED),
         Evidence("which", short_name(facts.gpu_name(int(rows[0]))), EXACT),
     )
-    return Match(
+    return Hit(
         max(0.0, spent - least),
         evidence,
         {"op": _grouped(facts, found)},
@@ -113,7 +113,7 @@ def _latency_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
     )
 
 
-def _which_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _which_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     judged = _free(facts, ledger)
     if not judged:
         return None
@@ -127,7 +127,7 @@ def _which_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
     return _note(facts, found, {"bound": bound}, Evidence("of the peaks", value, MODELLED))
 
 
-def _small_grid(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _small_grid(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     sms = facts.sms
     rows, lost, smallest = [], 0.0, sms
     for row in ledger.free(facts.kernels).tolist():
@@ -149,7 +149,7 @@ def _small_grid(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
         Evidence("time in them", f"{per_step(facts, facts.gpu_time(chosen).sum())} a step"),
         Evidence("which", short_name(facts.gpu_name(rows[0])), EXACT),
     )
-    return Match(
+    return Hit(
         lost,
         evidence,
         {"grid": smallest, "sms": sms},
@@ -159,7 +159,7 @@ def _small_grid(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
     )
 
 
-def _tail(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _tail(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     rows, lost = [], 0.0
     for row in ledger.free(facts.kernels).tolist():
         fits = occupancy_of(facts, row)
@@ -182,10 +182,10 @@ def _tail(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | 
         Evidence("empty part of their last wave", f"{per_step(facts, lost)} a step", MODELLED),
         Evidence("which", short_name(facts.gpu_name(rows[0])), EXACT),
     )
-    return Match(lost, evidence, {"count": len(rows)}, rows=chosen, confidence="medium")
+    return Hit(lost, evidence, {"count": len(rows)}, rows=chosen, confidence="medium")
 
 
-def _low_occupancy(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _low_occupancy(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     worst: tuple[float, Occupancy, str, Ints] | None = None
     for _, rows, cost, _ in facts.modelled:
         name = facts.gpu_name(int(rows[0]))
@@ -206,10 +206,10 @@ def _low_occupancy(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
         Evidence("limited by", fits.limiter, EXACT),
     )
     values = {"limiter": fits.limiter, "share": percent(fits.share)}
-    return Match(0.0, evidence, values, places=tuple(facts.top_places(rows, facts.gpu_time(rows))))
+    return Hit(0.0, evidence, values, places=tuple(facts.top_places(rows, facts.gpu_time(rows))))
 
 
-def _slow_pointwise(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _slow_pointwise(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     l2 = (facts.gpu_model.l2_mb if facts.gpu_model else 0) * 1e6
     found = [
         row
@@ -232,7 +232,7 @@ def _slow_pointwise(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
         Evidence("slowest, of memory bandwidth", percent(slowest), MODELLED),
     )
     values = {"op": _grouped(facts, found), "slowest": percent(slowest)}
-    return Match(
+    return Hit(
         lost,
         evidence,
         values,

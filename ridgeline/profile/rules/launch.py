@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
-from ridgeline.profile.rules.base import EXACT, Evidence, Ledger, Match, ms, per_step, percent
+from ridgeline.profile.rules.base import EXACT, Evidence, Hit, Ledger, ms, per_step, percent
 from ridgeline.profile.trace.model import Ints
 
 LAUNCHES = (
@@ -50,7 +50,7 @@ def _launch_time(facts: Facts) -> float:
     return iv.measure(facts.spans(facts.trace.calls, facts.calls_named(*LAUNCHES)))
 
 
-def _launch_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _launch_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L1: much of the step is spent inside launch calls while the device idles."""
     share = facts.share(_launch_time(facts))
     if share < limits["share"] or facts.share(ledger.idle) < limits["idle"]:
@@ -62,7 +62,7 @@ def _launch_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
         Evidence("device idle, not otherwise explained", f"{per_step(facts, stake)} a step"),
     )
     grade = "badly " if share >= limits["bad"] else ""
-    return Match(
+    return Hit(
         stake,
         evidence,
         {"share": percent(share), "grade": grade},
@@ -77,7 +77,7 @@ def _launch_places(facts: Facts, rows: Ints) -> tuple[str, ...]:
     return tuple(facts.top_places(rows, np.ones(len(rows))))
 
 
-def _tiny_kernels(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _tiny_kernels(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L2: kernels of a few microseconds, and a device that idles between them."""
     rows = ledger.free(facts.kernels)
     if not len(rows):
@@ -94,7 +94,7 @@ def _tiny_kernels(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
         Evidence("device idle, not otherwise explained", f"{per_step(facts, stake)} a step"),
         Evidence("time inside the tiny kernels", f"{per_step(facts, inside)} a step"),
     )
-    return Match(
+    return Hit(
         stake + inside,
         evidence,
         {"count": f"{len(tiny) / facts.steps.count:.0f}", "mean": ms(float(times.mean()))},
@@ -105,7 +105,7 @@ def _tiny_kernels(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
     )
 
 
-def _shorter_than_launch(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _shorter_than_launch(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L3: most kernels take less time to run than to launch."""
     rows = facts.kernels[facts.links.call_of_gpu[facts.kernels] >= 0]
     if not len(rows) or facts.share(ledger.idle) < limits["idle"]:
@@ -118,7 +118,7 @@ def _shorter_than_launch(facts: Facts, ledger: Ledger, limits: Mapping[str, floa
         return None
     stake = ledger.take_idle(ledger.idle)
     evidence = (Evidence("kernels shorter than their launch", percent(share)),)
-    return Match(
+    return Hit(
         stake,
         evidence,
         {"share": percent(share)},
@@ -129,7 +129,7 @@ def _shorter_than_launch(facts: Facts, ledger: Ledger, limits: Mapping[str, floa
     )
 
 
-def _slow_calls(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _slow_calls(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L4: launch calls, or the way from call to kernel, take unusually long."""
     calls, gpu = facts.trace.calls, facts.trace.gpu
     natural = facts.trace.name_mask(*_SLOW_BY_NATURE, prefix=True)
@@ -155,10 +155,10 @@ def _slow_calls(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
         Evidence(f"launch to start over {limits['delay']:.0f} µs", f"{int(late.sum())}"),
         Evidence("time above those limits", f"{per_step(facts, excess)} a step"),
     )
-    return Match(stake, evidence, {"count": count}, idle=stake, confidence="low")
+    return Hit(stake, evidence, {"count": count}, idle=stake, confidence="low")
 
 
-def _under_used(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _under_used(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L5: the device is busy less than half of the time, and nothing narrower says why."""
     busy = 1 - facts.idle_share
     stake = ledger.take_idle(ledger.idle)
@@ -172,10 +172,10 @@ def _under_used(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
         Evidence("idle while the host launches", f"{per_step(facts, working)} a step"),
         Evidence("idle otherwise", f"{per_step(facts, max(0.0, stake - working))} a step"),
     )
-    return Match(stake, evidence, {"busy": percent(busy)}, idle=stake, confidence="low")
+    return Hit(stake, evidence, {"busy": percent(busy)}, idle=stake, confidence="low")
 
 
-def _long_gap(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _long_gap(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L6: one gap so long that it must be a checkpoint, an evaluation or a collection."""
     loader = facts.spans(facts.trace.ops, facts.ops_named("enumerate(DataLoader)#", prefix=True))
     idle = iv.subtract(facts.idle, iv.merge((loader, _compiling(facts)[0])))
@@ -190,7 +190,7 @@ def _long_gap(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
         Evidence("gaps", f"{len(long)} in {facts.steps.count} steps", EXACT),
         Evidence("longest", ms(float(np.max(long[:, 1] - long[:, 0])))),
     )
-    return Match(
+    return Hit(
         stake,
         evidence,
         {"longest": ms(float(np.max(long[:, 1] - long[:, 0])))},
@@ -200,9 +200,7 @@ def _long_gap(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
     )
 
 
-def _per_tensor_optimizer(
-    facts: Facts, ledger: Ledger, limits: Mapping[str, float]
-) -> Match | None:
+def _per_tensor_optimizer(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L7: the optimizer walks over the parameters one by one."""
     ops = facts.trace.ops
     steps = facts.ops_named("Optimizer.step#", prefix=True)
@@ -228,7 +226,7 @@ def _per_tensor_optimizer(
         Evidence("host time in optimizer.step", f"{per_step(facts, iv.measure(spans))} a step"),
         Evidence("kernels of it", f"{per_step(facts, inside_kernels)} a step"),
     )
-    return Match(
+    return Hit(
         stake + inside_kernels,
         evidence,
         {"count": f"{count:.0f}"},
@@ -270,7 +268,7 @@ def _select_runs(facts: Facts, least: int, farthest: int) -> list[Ints]:
     return runs
 
 
-def _select_loop(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _select_loop(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L8: a Python loop picks a tensor apart."""
     runs = _select_runs(facts, int(limits["selects"]), int(limits["apart"]))
     if not runs:
@@ -292,7 +290,7 @@ def _select_loop(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
         Evidence("loop rounds", f"{rounds:.0f} in a row, {len(runs)} times", EXACT),
         Evidence("host time in the loops", f"{per_step(facts, iv.measure(spans))} a step"),
     )
-    return Match(
+    return Hit(
         stake + inside,
         evidence,
         {"rounds": f"{rounds:.0f}"},
@@ -310,7 +308,7 @@ def _compiling(facts: Facts) -> tuple[iv.Intervals, int]:
     return facts.with_bare_time(inside), len(inside)
 
 
-def _recompiles(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _recompiles(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """L9: the compiler still runs after warm-up."""
     spans, count = _compiling(facts)
     if count <= limits["count"]:
@@ -321,7 +319,7 @@ def _recompiles(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
         Evidence("compilations", f"{count} in {facts.steps.count} steps", EXACT),
         Evidence("host time compiling", f"{per_step(facts, iv.measure(spans))} a step"),
     )
-    return Match(
+    return Hit(
         stake,
         evidence,
         {"count": count, "steps": facts.steps.count},

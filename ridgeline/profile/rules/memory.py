@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
-from ridgeline.profile.rules.base import EXACT, Evidence, Ledger, Match, gib, percent
+from ridgeline.profile.rules.base import EXACT, Evidence, Hit, Ledger, gib, percent
 from ridgeline.profile.trace.model import Floats
 
 
@@ -29,7 +29,7 @@ def _peaks(facts: Facts) -> Floats:
     )
 
 
-def _nearly_full(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _nearly_full(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     _, allocated, reserved = _samples(facts)
     total = facts.trace.device.memory
     if not len(allocated) or total <= 0 or not facts.trace.memory.on_gpu.any():
@@ -41,10 +41,10 @@ def _nearly_full(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
         Evidence("peak", gib(peak)),
         Evidence("device has", gib(total), EXACT),
     )
-    return Match(0.0, evidence, {"share": percent(peak / total)})
+    return Hit(0.0, evidence, {"share": percent(peak / total)})
 
 
-def _headroom(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _headroom(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     _, allocated, reserved = _samples(facts)
     total = facts.trace.device.memory
     if not len(allocated) or total <= 0 or facts.steps.count < 3:
@@ -63,10 +63,10 @@ def _headroom(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
     if max(shares.values()) >= limits["share"]:
         return None
     evidence = tuple(Evidence(f"{name}, 95th percentile", percent(v)) for name, v in shares.items())
-    return Match(0.0, evidence, {"memory": percent(shares["memory"])}, confidence="low")
+    return Hit(0.0, evidence, {"memory": percent(shares["memory"])}, confidence="low")
 
 
-def _growth(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _growth(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     peaks = _peaks(facts)
     if len(peaks) < limits["steps"] or peaks[0] <= 0:
         return None
@@ -92,7 +92,7 @@ def _growth(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match 
     # New memory comes from the driver, which holds the host up and lets the device run dry.
     lost = facts.idle_around(asked) if facts.has_gpu else 0.0
     stake = ledger.take_idle(iv.measure(asked) + lost) if facts.has_gpu else 0.0
-    return Match(stake, tuple(evidence), {"growth": gib(slope)}, idle=stake, spans=asked)
+    return Hit(stake, tuple(evidence), {"growth": gib(slope)}, idle=stake, spans=asked)
 
 
 CHECKS = {

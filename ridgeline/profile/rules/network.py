@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.model.kernels import is_collective
-from ridgeline.profile.rules.base import EXACT, Evidence, Ledger, Match, per_step, percent
+from ridgeline.profile.rules.base import EXACT, Evidence, Hit, Ledger, per_step, percent
 from ridgeline.profile.trace.model import Ints
 
 _HOST_COLLECTIVES = ("gloo:", "mpi:")
@@ -27,7 +27,7 @@ def _exposed(facts: Facts, rows: Ints) -> tuple[iv.Intervals, iv.Intervals]:
     return whole, iv.subtract(whole, facts.spans(facts.trace.gpu, others))
 
 
-def _match(facts: Facts, rows: Ints) -> Match:
+def _match(facts: Facts, rows: Ints) -> Hit:
     whole, exposed = _exposed(facts, rows)
     overlap = 1 - iv.measure(exposed) / max(iv.measure(whole), 1e-9)
     evidence = (
@@ -36,10 +36,10 @@ def _match(facts: Facts, rows: Ints) -> Match:
         Evidence("hidden behind kernels", percent(overlap)),
     )
     values = {"share": percent(facts.share(iv.measure(whole))), "overlap": percent(overlap)}
-    return Match(iv.measure(exposed), evidence, values, rows=rows, spans=exposed)
+    return Hit(iv.measure(exposed), evidence, values, rows=rows, spans=exposed)
 
 
-def _communicates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _communicates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     rows = ledger.free(_collectives(facts))
     if not len(rows):
         return None
@@ -47,7 +47,7 @@ def _communicates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
     return _match(facts, rows) if facts.share(iv.measure(whole)) >= limits["share"] else None
 
 
-def _overlaps_badly(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _overlaps_badly(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     rows = _collectives(facts)
     if not len(rows):
         return None
@@ -58,7 +58,7 @@ def _overlaps_badly(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     return _match(facts, rows)
 
 
-def _wrong_wrapper(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _wrong_wrapper(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """N3: threads instead of processes, or collectives through host memory."""
     parallel = facts.ops_named("DataParallel.forward")
     host = facts.ops_named(*_HOST_COLLECTIVES, prefix=True)
@@ -73,7 +73,7 @@ def _wrong_wrapper(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
     else:
         return None
     what = "DataParallel" if len(parallel) else "a collective backend that goes through the host"
-    return Match(stake, (label,), {"what": what}, idle=stake, fix=fix, spans=spans)
+    return Hit(stake, (label,), {"what": what}, idle=stake, fix=fix, spans=spans)
 
 
 CHECKS = {

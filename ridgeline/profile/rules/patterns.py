@@ -14,8 +14,8 @@ from ridgeline.profile.rules.base import (
     EXACT,
     MODELLED,
     Evidence,
+    Hit,
     Ledger,
-    Match,
     gib,
     per_step,
     percent,
@@ -30,7 +30,7 @@ def _time(facts: Facts, rows: Ints) -> float:
     return float(facts.gpu_time(rows).sum())
 
 
-def layout_changes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def layout_changes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C5: convolutions that turn their tensors round before and after."""
     inside = [(op, rows) for op, rows in facts.device_ops if facts.op_name(op) in CONVOLUTIONS]
     kernels = ledger.free(joined([rows for _, rows in inside]))
@@ -55,7 +55,7 @@ def layout_changes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
         Evidence("batch norm above its floor", f"{per_step(facts, beside)} a step", MODELLED),
     )
     grade = "badly " if moves / whole >= limits["bad"] else ""
-    return Match(
+    return Hit(
         moves + beside,
         evidence,
         {"share": percent(moves / whole), "grade": grade},
@@ -89,7 +89,7 @@ def _conv_then_norm(facts: Facts) -> list[int]:
     return found
 
 
-def bias_before_norm(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def bias_before_norm(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C6: a convolution's bias that the next batch norm subtracts again."""
     convs = _conv_then_norm(facts)
     if not convs:
@@ -109,7 +109,7 @@ def bias_before_norm(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) 
         Evidence("biases that cancel", f"{len(convs) / facts.steps.count:.0f} a step", EXACT),
         Evidence("adding and differentiating them", f"{per_step(facts, spent)} a step"),
     )
-    return Match(
+    return Hit(
         spent,
         evidence,
         {"count": f"{len(convs) / facts.steps.count:.0f}"},
@@ -151,7 +151,7 @@ def _takes(facts: Facts, op: int, size: int) -> bool:
     return any(dims and numel(dims) == size for dims in facts.arguments(op).dims)
 
 
-def unfused_attention(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def unfused_attention(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C7: scores are written out, normalised and read again."""
     scores = _score_sizes(facts)
     if not scores:
@@ -177,7 +177,7 @@ def unfused_attention(facts: Facts, ledger: Ledger, limits: Mapping[str, float])
         Evidence("time in them", f"{per_step(facts, spent)} a step"),
         Evidence("least time when fused", f"{per_step(facts, least)} a step", MODELLED),
     )
-    return Match(
+    return Hit(
         max(0.0, spent - least),
         evidence,
         {"share": percent(facts.share(spent))},
@@ -187,9 +187,7 @@ def unfused_attention(facts: Facts, ledger: Ledger, limits: Mapping[str, float])
     )
 
 
-def _host_attention(
-    facts: Facts, ledger: Ledger, size: int, shape: tuple[int, ...]
-) -> Match | None:
+def _host_attention(facts: Facts, ledger: Ledger, size: int, shape: tuple[int, ...]) -> Hit | None:
     """The same on a CPU, where ops are their own kernels."""
     involved = [
         row
@@ -204,7 +202,7 @@ def _host_attention(
         Evidence("score matrix", " × ".join(map(str, shape)), EXACT),
         Evidence("time in ops that touch it", f"{per_step(facts, iv.measure(spans))} a step"),
     )
-    return Match(
+    return Hit(
         stake,
         evidence,
         {"share": percent(facts.share(stake))},
@@ -241,7 +239,7 @@ def _chains(
     return chains
 
 
-def pointwise_chain(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def pointwise_chain(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C8: each of several pointwise kernels reads what the one before wrote."""
     chains = _chains(facts, ledger, int(limits["kernels"]), limits["shortest"])
     if not chains:
@@ -268,7 +266,7 @@ def pointwise_chain(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     )
     if facts.share(lost) < limits["share"]:
         return None
-    return Match(
+    return Hit(
         lost,
         evidence,
         {"names": names, "count": len(longest)},

@@ -15,8 +15,8 @@ from ridgeline.profile.rules.base import (
     MODELLED,
     NO_ROWS,
     Evidence,
+    Hit,
     Ledger,
-    Match,
     per_step,
     percent,
 )
@@ -69,7 +69,7 @@ def _without_tensor_cores(
 
 def _match(
     facts: Facts, lost: float, rows: Ints, spent: float, unit: str, extra: tuple[Evidence, ...] = ()
-) -> Match:
+) -> Hit:
     evidence = (
         Evidence("time in these kernels", f"{per_step(facts, spent)} a step"),
         Evidence(
@@ -77,7 +77,7 @@ def _match(
         ),
         *extra,
     )
-    return Match(
+    return Hit(
         lost,
         evidence,
         {"share": percent(facts.share(spent))},
@@ -87,7 +87,7 @@ def _match(
     )
 
 
-def no_tensor_cores(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def no_tensor_cores(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C1: products and convolutions that tensor cores could do, and do not."""
     if facts.capability < 70:
         return None
@@ -105,7 +105,7 @@ def no_tensor_cores(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     ]
     beside, more, _ = floor_match(facts, ledger, followers, dtype, shrink=0.5)
     match = _match(facts, lost, rows, spent, f"tensor cores in {dtype}")
-    return Match(
+    return Hit(
         lost + min(beside, 0.5 * float(facts.gpu_time(more).sum())),
         match.evidence,
         match.values,
@@ -115,7 +115,7 @@ def no_tensor_cores(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     )
 
 
-def no_tf32(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def no_tf32(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C2: float32 products on the plain cores of a GPU that has TF32."""
     if facts.capability < 80:
         return None
@@ -143,7 +143,7 @@ def _misaligned(name: str, arguments: OpArguments) -> int:
     return next((length for length in lengths if length > 1 and length % 8), 0)
 
 
-def odd_sizes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def odd_sizes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C3: 16-bit products whose rows do not start on 16-byte boundaries."""
     chosen, worst = [], 0
     for op, rows in facts.device_ops:
@@ -163,7 +163,7 @@ def odd_sizes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
     return replace(match, values={**match.values, "size": worst})
 
 
-def stray_double(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def stray_double(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """C4: much of the device's time goes into float64."""
     double, spent, lost = [], 0.0, 0.0
     for op, rows in facts.device_ops:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
-from ridgeline.profile.rules.base import EXACT, Evidence, Ledger, Match, per_step, percent
+from ridgeline.profile.rules.base import EXACT, Evidence, Hit, Ledger, per_step, percent
 from ridgeline.profile.trace.model import Ints
 
 _READS = {
@@ -37,9 +37,7 @@ _ALLOCATIONS = (
 )
 
 
-def _wait_match(
-    facts: Facts, ledger: Ledger, rows: Ints, what: str, minimum: float
-) -> Match | None:
+def _wait_match(facts: Facts, ledger: Ledger, rows: Ints, what: str, minimum: float) -> Hit | None:
     """The stake of some waits: the time waited and the idle time after, as far as the device
     idles at all, since a step cannot take less than the device's work."""
     calls = facts.trace.calls
@@ -56,7 +54,7 @@ def _wait_match(
         Evidence("host blocked", f"{per_step(facts, iv.measure(waits))} a step"),
         Evidence("device idle after them", f"{per_step(facts, after)} a step"),
     )
-    return Match(
+    return Hit(
         stake,
         evidence,
         {
@@ -70,7 +68,7 @@ def _wait_match(
     )
 
 
-def _reads_back(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _reads_back(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """S1: a value is brought to the host, which waits for it."""
     kept, reasons = [], []
     copied_in = _ops_copying_in(facts)
@@ -93,7 +91,7 @@ def _ops_copying_in(facts: Facts) -> set[int]:
     return {int(facts.links.op_of_gpu[row]) for row in rows}
 
 
-def _device_wide(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _device_wide(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """S2: the host waits for everything on the device."""
     rows = facts.calls_named("cudaDeviceSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize")
     if not len(rows):
@@ -101,7 +99,7 @@ def _device_wide(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
     return _wait_match(facts, ledger, rows, "", limits["idle"])
 
 
-def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Hit | None:
     """S3: device memory is asked from and given back to the driver in every step."""
     rows = facts.calls_named(*_ALLOCATIONS)
     if len(rows) < limits["per_step"] * facts.steps.count:
@@ -123,7 +121,7 @@ def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Mat
     values = {"count": f"{len(rows) / facts.steps.count:.0f}"}
     fix = "cache" if frees else "default"
     lines = tuple(facts.call_places(rows))
-    return Match(stake, evidence, values, idle=stake, places=lines, fix=fix, spans=spans)
+    return Hit(stake, evidence, values, idle=stake, places=lines, fix=fix, spans=spans)
 
 
 CHECKS = {

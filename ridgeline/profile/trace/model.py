@@ -37,7 +37,7 @@ class LaunchShape:
 
 
 @dataclass(frozen=True)
-class Device:
+class TraceDevice:
     """The GPU a trace says it ran on; zeros where it does not say."""
 
     name: str = ""
@@ -53,7 +53,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Table:
+class EventTable:
     """Events of one kind, sorted by start; longer first where starts are equal."""
 
     name: Ints
@@ -65,7 +65,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class OpTable(Table):
+class OpTable(EventTable):
     """Ops and annotations on host threads."""
 
     thread: Ints
@@ -75,7 +75,7 @@ class OpTable(Table):
 
 
 @dataclass(frozen=True)
-class CallTable(Table):
+class CallTable(EventTable):
     """CUDA runtime and driver calls."""
 
     thread: Ints
@@ -83,7 +83,7 @@ class CallTable(Table):
 
 
 @dataclass(frozen=True)
-class GpuTable(Table):
+class GpuTable(EventTable):
     """Kernels, copies and fills on the device."""
 
     kind: Ints
@@ -95,7 +95,7 @@ class GpuTable(Table):
 
 
 @dataclass(frozen=True)
-class FrameTable(Table):
+class FrameTable(EventTable):
     """Python frames of the user's own code."""
 
     thread: Ints
@@ -142,14 +142,14 @@ class Completeness:
 
 
 @dataclass(frozen=True)
-class Trace:
+class TorchTrace:
     """One rank's trace."""
 
     path: str
     rank: int
     world_size: int
     backend: str
-    device: Device
+    device: TraceDevice
     has_shapes: bool
     has_stacks: bool
     names: tuple[str, ...]
@@ -168,11 +168,11 @@ class Trace:
         """Events kept, in all tables."""
         return len(self.ops) + len(self.calls) + len(self.gpu) + len(self.frames)
 
-    def name_of(self, table: Table, row: int) -> str:
+    def name_of(self, table: EventTable, row: int) -> str:
         """The name of one event."""
         return self.names[int(table.name[row])]
 
-    def matching(self, table: Table, wanted: NDArray[np.bool_]) -> Ints:
+    def matching(self, table: EventTable, wanted: NDArray[np.bool_]) -> Ints:
         """Rows whose name is marked in a per-name mask made by `name_mask`."""
         return np.flatnonzero(wanted[table.name])
 

@@ -1,4 +1,4 @@
-"""From the events of one file to a `Trace`.
+"""From the events of one file to a `TorchTrace`.
 
 Only what the rules read is kept, as numbers in columns: flow arrows, frames of library code and
 metadata fall away while reading, so that a file of gigabytes fits in a few hundred megabytes.
@@ -23,7 +23,6 @@ from ridgeline.profile.trace.model import (
     KERNEL,
     CallTable,
     Completeness,
-    Device,
     Floats,
     FrameTable,
     GpuTable,
@@ -32,7 +31,8 @@ from ridgeline.profile.trace.model import (
     MemoryTable,
     OpArguments,
     OpTable,
-    Trace,
+    TorchTrace,
+    TraceDevice,
 )
 from ridgeline.profile.trace.scanner import Scanner
 
@@ -231,7 +231,7 @@ class TraceBuilder:
             self._memory.floats[2].append(float(_whole(args.get("Total Allocated"), 0)))
             self._memory.floats[3].append(float(_whole(args.get("Total Reserved"), 0)))
 
-    def build(self, path: str, header: dict[str, Any], completeness: Completeness) -> Trace:
+    def build(self, path: str, header: dict[str, Any], completeness: Completeness) -> TorchTrace:
         """The finished trace, times relative to its first event."""
         if not self.kept - len(self._frames):
             raise _nothing_usable(path, self.seen, header, completeness)
@@ -244,7 +244,7 @@ class TraceBuilder:
         (time, _, allocated, reserved), (on_gpu,) = self._memory.sorted(low, high)
         distributed = header.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
-        return Trace(
+        return TorchTrace(
             path=path,
             rank=_whole(distributed.get("rank")),
             world_size=_whole(distributed.get("world_size"), 1),
@@ -278,13 +278,13 @@ def _gpu_table(start: Floats, end: Floats, ids: list[Ints], sizes: Floats) -> Gp
     return GpuTable(name, start, end, kind, stream, correlation, external, shape, sizes)
 
 
-def _device(header: dict[str, Any]) -> Device:
+def _device(header: dict[str, Any]) -> TraceDevice:
     """The first GPU of the file's header."""
     devices = header.get("deviceProperties")
     if not isinstance(devices, list) or not devices or not isinstance(devices[0], dict):
-        return Device()
+        return TraceDevice()
     first = devices[0]
-    return Device(
+    return TraceDevice(
         printable(str(first.get("name", ""))),
         max(0, _whole(first.get("computeMajor"), 0)),
         max(0, _whole(first.get("computeMinor"), 0)),
@@ -320,7 +320,7 @@ def _nothing_usable(
 
 def read_trace(
     path: Path, progress: Callable[[int], None] | None = None, most_events: int = MOST_EVENTS
-) -> Trace:
+) -> TorchTrace:
     """Read one `.json` or `.json.gz` trace in a single pass."""
     builder = TraceBuilder(most_events)
     with opened(path, progress) as stream:

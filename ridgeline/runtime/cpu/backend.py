@@ -23,7 +23,7 @@ from ridgeline.compiler.memory_plan import Layout
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.dtypes import float32
-from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.fusion.groups import FusionGroup, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
@@ -151,14 +151,14 @@ class CpuBackend(Backend):
         """All of it that has no call of NumPy in it."""
         return _CONTROL_FLOW
 
-    def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
+    def launch(self, group: FusionGroup, kernel: Kernel) -> TaskLaunch | None:
         """The tasks of a kernel of known sizes."""
         return launch_of(task_count(kernel), group.seconds, machine())
 
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
-        library_calls: Sequence[Group] = (),
+        library_calls: Sequence[FusionGroup] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
         begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:

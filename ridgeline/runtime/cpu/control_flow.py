@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ridgeline.compiler.memory_plan import BodyCall, Layout, Scratch, SlotOf
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.fusion.materialize import on_host
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, TensorType
@@ -24,9 +24,9 @@ from ridgeline.runtime.cpu.control_words import (
     Carried,
     Copied,
     LoopTables,
-    Shown,
     SideTables,
     SlotStream,
+    TestAlias,
     TestTables,
 )
 
@@ -64,7 +64,7 @@ class BranchCall(BodyCall):
 
 CALL_TYPES = (
     LoopCall, BranchCall, LoopTables, SideTables, TestTables, Bound, Carried, SlotStream, Copied,
-    Shown,
+    TestAlias,
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ class NativeControlFlow:
         """True for all control flow without calls of NumPy in it."""
         return node.op.family == "control" and not on_host(node)
 
-    def plan(self, step: int, group: Group, parts: Sequence[Layout]) -> Inner:
+    def plan(self, step: int, group: FusionGroup, parts: Sequence[Layout]) -> Inner:
         """What is known of a step before slots are given out."""
         node = group.apart
         assert node is not None
@@ -128,7 +128,7 @@ class Inner:
         test, part = self.parts
         state = _carried(_Claims(part), self.node, sources, targets, spares)
         bound = tuple(Bound(i, s) for i, s in enumerate(sources) if i >= len(state))
-        shown = tuple(Shown(i, i) for i in range(len(state)))
+        shown = tuple(TestAlias(i, i) for i in range(len(state)))
         answer = test.returns[0]
         tested = TestTables(arenas[0], bound, shown, answer, answer >= test.inputs)
         return LoopCall(number, part, LoopTables(arenas[1], -1, bound, state, (), ()), test, tested)

@@ -83,7 +83,7 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TestAlias:
     """A slot of a loop's test that is an alias of a carried value, by its number."""
 
     inside: int
@@ -98,7 +98,7 @@ class TestTables:
 
     arena: int
     bound: tuple[Bound, ...]
-    shown: tuple[Shown, ...]
+    shown: tuple[TestAlias, ...]
     answer: int
     owns_answer: bool
 
@@ -198,7 +198,7 @@ class Stop:
         return [0, 4, STOP, self.flag]
 
 
-Row = Bound | Carried | SlotStream | Copied | Shown
+Row = Bound | Carried | SlotStream | Copied | TestAlias
 
 
 def _table(rows: Sequence[Row]) -> Iterable[int]:

@@ -24,7 +24,7 @@ from ridgeline.compiler.memory_plan import (
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
 from ridgeline.errors import ComputeError
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.graph.sizes import Sym
@@ -53,7 +53,7 @@ class _AtSizes(CpuBackend):
     ) -> None:
         self._values, self._highest, self._known = values, highest, known
 
-    def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
+    def launch(self, group: FusionGroup, kernel: Kernel) -> TaskLaunch | None:
         """The tasks of a kernel; a group's time is that of the largest sizes."""
         own = {name: self._values[name] for name in kernel.sizes}
         key = kernel.name, tuple(own.values())

@@ -20,7 +20,7 @@ from ridgeline.compiler.backend import Backend, Libraries, LibraryOp, NumpyCalls
 from ridgeline.compiler.memory_plan import Layout, shared_values
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
-from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.fusion.groups import FusionGroup, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
@@ -29,11 +29,11 @@ from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.convolve import ConvolveAttrs
 from ridgeline.runtime.cuda import cublaslt, cudnn_api, device as devices
 from ridgeline.runtime.cuda.attention import (
-    Attention,
     AttentionKernels,
     AttentionLaunch,
     CudnnAttention,
     Mask,
+    Problem,
     Strides,
     TensorMemory,
     cudnn,
@@ -64,7 +64,7 @@ class CudaBackend(Backend):
 
     launch_types = (
         KernelLaunch, JoinedLaunch, Grid, ProductLaunch, Matmul, Matrix, ConvolutionLaunch,
-        ConvolveAttrs, AttentionLaunch, Attention, Strides, Mask, TensorMemory,
+        ConvolveAttrs, AttentionLaunch, Problem, Strides, Mask, TensorMemory,
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -146,18 +146,18 @@ class CudaBackend(Backend):
         """One launch whose blocks are shared out among kernels."""
         return self._joining
 
-    def launch(self, group: Group, kernel: Kernel) -> KernelLaunch | None:
+    def launch(self, group: FusionGroup, kernel: Kernel) -> KernelLaunch | None:
         """The grids of a kernel."""
         source = generate(kernel)
         grids = grids_of(source)
         return KernelLaunch(source.workspace_bytes, grids) if grids else None
 
-    def compile_ahead(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
+    def compile_ahead(self, group: FusionGroup, kernel: CompiledKernel | None) -> Mapping[str, Any]:
         """NVRTC in another thread."""
         source = self._library_source(group) if kernel is None else generate(kernel.kernel)
         return {} if source is None else {source.name: begin(source.text, self._facts.arch)}
 
-    def _library_source(self, group: Group) -> KernelSource | None:
+    def _library_source(self, group: FusionGroup) -> KernelSource | None:
         """The text of a library op that is kernels of our own."""
         assert group.apart is not None
         own = self.library_op(group.apart) is self.attention_kernels
@@ -166,7 +166,7 @@ class CudaBackend(Backend):
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
-        library_calls: Sequence[Group] = (),
+        library_calls: Sequence[FusionGroup] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
         begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:

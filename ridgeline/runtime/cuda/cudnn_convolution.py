@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 
 from ridgeline.config import config
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.libraries.channels_last import is_product
@@ -185,7 +185,7 @@ class CudnnConvolution:
         """Memory as it is, or in order."""
         return [in_order(operand, graph.is_input) for operand in node.inputs]
 
-    def launch(self, group: Group) -> ConvolutionLaunch:
+    def launch(self, group: FusionGroup) -> ConvolutionLaunch:
         """The call, with the workspace of its best engine."""
         node = group.apart
         assert node is not None

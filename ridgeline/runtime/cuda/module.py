@@ -29,7 +29,7 @@ class DeviceFunction:
     module: object
 
 
-class Module:
+class Cubin:
     """An image on a device; after this object is let go, loading others unloads it."""
 
     __slots__ = ("__del__", "__weakref__", "functions", "nbytes")
@@ -55,7 +55,7 @@ class Modules:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._loaded: LoadedCode[Module] = LoadedCode(MOST_CODE)
+        self._loaded: LoadedCode[Cubin] = LoadedCode(MOST_CODE)
 
     def __getitem__(self, symbol: str) -> DeviceFunction:
         module = self._loaded.code(symbol)
@@ -65,6 +65,6 @@ class Modules:
         """Load images whose functions are not there yet, each with its launches."""
         self._device.unload_discarded(MOST_DISCARDED)
         self._loaded.load(
-            ([symbol for symbol, _ in launches], partial(Module, self._device, image, launches))
+            ([symbol for symbol, _ in launches], partial(Cubin, self._device, image, launches))
             for image, launches in images
         )

@@ -14,7 +14,7 @@ from math import prod
 
 from ridgeline import dtypes
 from ridgeline.config import config
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
@@ -127,7 +127,7 @@ class CublasProduct:
         assert found is not None, "a graph holds only products that the library has"
         return [*found, *(in_order(bias, graph.is_input) for bias in node.inputs[_BIAS:])]
 
-    def launch(self, group: Group) -> ProductLaunch:
+    def launch(self, group: FusionGroup) -> ProductLaunch:
         """The calls."""
         node = group.apart
         assert node is not None and group.views is not None

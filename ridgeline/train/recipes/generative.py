@@ -89,7 +89,7 @@ def picture(rows: list[Any], out: Path, what: str) -> str:
     return f"{what}: {out / 'images.png'}"
 
 
-class Pair:
+class Adversaries:
     """The optimizers of a generator and a discriminator behind one interface."""
 
     def __init__(self, generator: Adam, discriminator: Adam) -> None:
@@ -117,7 +117,7 @@ def _gan(settings: Settings, options: Options) -> Prepared:
     train = pixels(images, images.train, -1.0)
     check_batch(settings, len(train), "training images")
     model = GAN(images.channels).to(options.device)
-    pair = Pair(*(
+    pair = Adversaries(*(
         Adam(part.parameters(), settings.lr, betas=(0.5, 0.999))
         for part in (model.generator, model.discriminator)
     ))  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.data import ImageFolder, TensorDataset, cifar10, digits, mnist, random_split
-from ridgeline.data.digits import BACKGROUND, MEAN, STD, Split
+from ridgeline.data.digits import BACKGROUND, MEAN, STD, LabelledImages
 from ridgeline.data.transforms import (
     CenterCrop,
     Compose,
@@ -65,11 +65,11 @@ def _bundled(side: int) -> Images:
     )
 
 
-def _split(name: str, parts: Sequence[Split], classes: int, augment: Transform) -> Images:
+def _split(name: str, parts: Sequence[LabelledImages], classes: int, augment: Transform) -> Images:
     train, test = parts
     _, channels, side, _ = train.images.shape
     return Images(name, _dataset(train), _dataset(test), channels, side, classes, augment)
 
 
-def _dataset(split: Split) -> TensorDataset:
+def _dataset(split: LabelledImages) -> TensorDataset:
     return TensorDataset(split.images, split.labels)

@@ -25,9 +25,19 @@ from ridgeline.runtime.cuda.attention.library import (
     operand_views,
 )
 from ridgeline.runtime.cuda.attention.masks import Mask
-from ridgeline.runtime.cuda.attention.problem import Attention, Strides, is_generated
+from ridgeline.runtime.cuda.attention.problem import Problem, Strides, is_generated
 
 __all__ = [
-    "Attention", "AttentionKernels", "AttentionLaunch", "CudnnAttention", "Mask", "Strides",
-    "TensorMemory", "backward", "forward", "is_attention", "is_generated", "operand_views",
+    "AttentionKernels",
+    "AttentionLaunch",
+    "CudnnAttention",
+    "Mask",
+    "Problem",
+    "Strides",
+    "TensorMemory",
+    "backward",
+    "forward",
+    "is_attention",
+    "is_generated",
+    "operand_views",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import index
 from ridgeline.runtime.cuda.attention.forward import Tiles, with_tiles
 from ridgeline.runtime.cuda.attention.masking import by_columns, by_rows, bytes_by_rows
-from ridgeline.runtime.cuda.attention.problem import Attention, symbol_of
+from ridgeline.runtime.cuda.attention.problem import Problem, symbol_of
 from ridgeline.runtime.cuda.attention.tensor_cores import prelude
 
 _ROWS = r"""
@@ -228,7 +228,7 @@ _OPERANDS = ("Q", "K", "V", "CT", "DQ", "DK", "DV")
 
 
 def backward(
-    attention: Attention, rows: Tiles | None = None, columns: Tiles | None = None
+    attention: Problem, rows: Tiles | None = None, columns: Tiles | None = None
 ) -> KernelSource:
     """The two kernels of q, k, v, a mask if there is one, lse, delta, ct, dq, dk and dv.
 
@@ -264,7 +264,7 @@ def backward(
     return KernelSource(symbol, text.replace("SYMBOL", symbol), launches)
 
 
-def _row_text(attention: Attention, tiles: Tiles) -> str:
+def _row_text(attention: Problem, tiles: Tiles) -> str:
     left = (
         ("kept_queries", "kept_cotangents") if tiles.kept else ("queries, own", "cotangents, own")
     )
@@ -274,7 +274,7 @@ def _row_text(attention: Attention, tiles: Tiles) -> str:
     return text.replace("PRODUCTS", products).replace("KEEP", keep)
 
 
-def _column_text(attention: Attention, tiles: Tiles) -> str:
+def _column_text(attention: Problem, tiles: Tiles) -> str:
     left = ("kept_keys", "kept_values") if tiles.kept else ("keys, own", "values, own")
     text = with_tiles(by_columns(_COLUMNS, attention), tiles)
     text = text.replace("SCORES", f"times_rows(p, {left[0]}, queries);")
@@ -287,12 +287,12 @@ def _kept(left: str, right: str) -> str:
     return _KEEP.replace("LEFT", left).replace("RIGHT", right)
 
 
-def _row_tiles(attention: Attention) -> Tiles:
+def _row_tiles(attention: Problem) -> Tiles:
     """A warp takes 32 rows: what it reads serves two products."""
     return Tiles(128, 32, 4, 2, kept=attention.width <= 64)
 
 
-def _column_tiles(attention: Attention) -> Tiles:
+def _column_tiles(attention: Problem) -> Tiles:
     """The same where two sums over a narrow head leave registers for it."""
     if attention.width <= 64:
         return Tiles(32, 128, 4, 2, kept=False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, prod
 
-from ridgeline.runtime.cuda.attention.problem import Attention, Strides
+from ridgeline.runtime.cuda.attention.problem import Problem, Strides
 from ridgeline.runtime.cuda.cudnn_graph import Network, Sizes, TensorDesc, dense, operations
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, Note, best_plan, graph_of
 
@@ -41,9 +41,7 @@ class TensorMemory:
 
 
 @lru_cache(maxsize=256)
-def plan(
-    device: int, kind: str, attention: Attention, one_order: bool = False
-) -> EnginePlan | None:
+def plan(device: int, kind: str, attention: Problem, one_order: bool = False) -> EnginePlan | None:
     """How the library computes an attention, with sums in one order if asked to; None: not at all.
 
     It takes no operand whose elements are seen more than once or from behind.
@@ -55,12 +53,12 @@ def plan(
     return best_plan(device, graph_of(device, operations(net)), refused)
 
 
-def network(kind: str, attention: Attention) -> Network:
+def network(kind: str, attention: Problem) -> Network:
     """The graph of either direction."""
     return forward(attention) if kind == FORWARD else backward(attention)
 
 
-def arguments(kind: str, attention: Attention) -> Mapping[str, tuple[int, int]]:
+def arguments(kind: str, attention: Problem) -> Mapping[str, tuple[int, int]]:
     """By role, the place of an operand or result in the call, and the bytes before it there."""
     roles = (*_OPERANDS[kind], *_RESULTS[kind])
     index_of = {role: index for index, role in enumerate(roles)}
@@ -76,7 +74,7 @@ def arguments(kind: str, attention: Attention) -> Mapping[str, tuple[int, int]]:
     }
 
 
-def memory(kind: str, attention: Attention, begin: int) -> tuple[list[TensorMemory], int]:
+def memory(kind: str, attention: Problem, begin: int) -> tuple[list[TensorMemory], int]:
     """Where every tensor of a call lies, and the bytes of the workspace they need.
 
     Those that only the call uses, and results that nobody reads, lie in it from `begin` on.
@@ -94,7 +92,7 @@ def memory(kind: str, attention: Attention, begin: int) -> tuple[list[TensorMemo
     return found, end
 
 
-def forward(attention: Attention) -> Network:
+def forward(attention: Problem) -> Network:
     """Roles: q, k, v, out, lse."""
     net, problem = Network(), _Problem(attention)
     q, k, v, out = problem.operands(net, "q", "k'", "v", "out")
@@ -111,7 +109,7 @@ def forward(attention: Attention) -> Network:
     return net
 
 
-def backward(attention: Attention) -> Network:
+def backward(attention: Problem) -> Network:
     """Roles: q, k, v, out, ct, lse, dq, dk, dv, and two that only this call uses: delta, sums."""
     net, problem = Network(), _Problem(attention)
     q, k, v, out, ct = problem.operands(net, "q", "k'", "v'", "out", "ct")
@@ -141,7 +139,7 @@ def backward(attention: Attention) -> Network:
 class _Problem:
     """Sizes and strides of an attention, as the library has them."""
 
-    def __init__(self, attention: Attention) -> None:
+    def __init__(self, attention: Problem) -> None:
         self._attention = attention
         of = attention
         self.rows: Sizes = (of.batch, of.heads, of.rows, 1)

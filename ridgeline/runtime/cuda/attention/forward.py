@@ -12,7 +12,7 @@ from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import index
 from ridgeline.runtime.cuda.attention.masking import by_rows, bytes_by_rows
 from ridgeline.runtime.cuda.attention.masks import filled
-from ridgeline.runtime.cuda.attention.problem import Attention, symbol_of
+from ridgeline.runtime.cuda.attention.problem import Problem, symbol_of
 from ridgeline.runtime.cuda.attention.tensor_cores import prelude
 
 _TEXT = r"""
@@ -156,7 +156,7 @@ class Tiles:
     kept: bool  # whether left operands stay in registers
 
 
-def forward(attention: Attention, tiles: Tiles | None = None) -> KernelSource:
+def forward(attention: Problem, tiles: Tiles | None = None) -> KernelSource:
     """The kernel of q, k, v, a mask if there is one, out and lse."""
     chosen = tiles or _tiles(attention)
     text = prelude(attention, ("Q", "K", "V", "OUT"), ("OUT", "LSE"))
@@ -185,7 +185,7 @@ def with_tiles(text: str, tiles: Tiles) -> str:
     return filled(text, **words)
 
 
-def _tiles(attention: Attention) -> Tiles:
+def _tiles(attention: Problem) -> Tiles:
     """A warp takes 32 rows, so that what it reads of keys and values serves two products.
 
     Of a wide head it takes few columns at a time: their scores and its sums stay in registers.

@@ -15,7 +15,7 @@ from math import prod
 
 from ridgeline.codegen.cuda.source import KernelSource
 from ridgeline.config import config
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.libraries.attention import ATTENTION_CALL, CALLS
@@ -27,7 +27,7 @@ from ridgeline.runtime.cuda.attention.backward import backward
 from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD, TensorMemory
 from ridgeline.runtime.cuda.attention.forward import forward
 from ridgeline.runtime.cuda.attention.masks import Mask
-from ridgeline.runtime.cuda.attention.problem import Attention, Strides, is_generated
+from ridgeline.runtime.cuda.attention.problem import Problem, Strides, is_generated
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Pointer
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.launches import KernelLaunch, Starting, grids_of
@@ -55,13 +55,13 @@ class AttentionKernels:
         """Views at any strides whose rows are dense."""
         return operand_views(node, graph)
 
-    def launch(self, group: Group) -> KernelLaunch | None:
+    def launch(self, group: FusionGroup) -> KernelLaunch | None:
         """The grids of one direction."""
         source = self.source(group)
         grids = grids_of(source)
         return KernelLaunch(source.workspace_bytes, grids) if grids else None
 
-    def source(self, group: Group) -> KernelSource:
+    def source(self, group: FusionGroup) -> KernelSource:
         """The text of one direction."""
         assert group.apart is not None
         found = problem_of(group)
@@ -74,7 +74,7 @@ class AttentionLaunch:
 
     workspace: int
     kind: str
-    problem: Attention
+    problem: Problem
     memory: tuple[TensorMemory, ...]
     one_order: bool  # whether sums have one order
 
@@ -102,7 +102,7 @@ class CudnnAttention:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def plan(self, kind: str, problem: Attention) -> EnginePlan | None:
+    def plan(self, kind: str, problem: Problem) -> EnginePlan | None:
         """How cuDNN computes an attention; None where it does not."""
         self._device.activate()
         plain = replace(problem, written=())
@@ -119,7 +119,7 @@ class CudnnAttention:
         found = operand_views(node, graph)
         return found if self._has(node, found) else [*map(itself, node.inputs)]
 
-    def launch(self, group: Group) -> AttentionLaunch:
+    def launch(self, group: FusionGroup) -> AttentionLaunch:
         """The call, with the workspace of its best engine."""
         assert group.apart is not None
         kind, problem = _direction(group.apart), problem_of(group)
@@ -169,7 +169,7 @@ def operand_views(node: Node, graph: Graph) -> list[View]:
     return found
 
 
-def problem_of(group: Group) -> Attention:
+def problem_of(group: FusionGroup) -> Problem:
     """What is computed over which memory, with the results that are wanted."""
     node = group.apart
     assert node is not None and group.views is not None
@@ -177,7 +177,7 @@ def problem_of(group: Group) -> Attention:
     return over(node, group.views, present)
 
 
-def over(node: Node, views: Sequence[View], present: Set[int]) -> Attention:
+def over(node: Node, views: Sequence[View], present: Set[int]) -> Problem:
     """An attention over operands that lie so; `present` are the numbers of results wanted."""
     batch, heads, rows, width = _four(_sizes(node.inputs[0]))
     _, shared, columns, _ = _four(_sizes(node.inputs[1]))
@@ -197,7 +197,7 @@ def over(node: Node, views: Sequence[View], present: Set[int]) -> Attention:
         row = 3 * heads * width
         made = [Strides(rows * row, width, row, n * heads * width) for n in range(3)]
         present = {0, 1, 2}
-    return Attention(
+    return Problem(
         node.inputs[0].dtype.name, batch, heads, shared, rows, columns, width,
         node.attrs.scale, node.attrs.causal, (*read, *made),
         tuple(index in present for index in range(2 if is_forward else 3)), node.attrs.joined, mask,

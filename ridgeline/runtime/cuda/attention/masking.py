@@ -10,7 +10,7 @@ sees. Numbers are read where they are added.
 from __future__ import annotations
 
 from ridgeline.runtime.cuda.attention.masks import filled
-from ridgeline.runtime.cuda.attention.problem import Attention
+from ridgeline.runtime.cuda.attention.problem import Problem
 
 # WALK is before the steps of a kernel, GLANCE before the products of a step, MASKING behind them.
 _EVERY_STEP = r"""
@@ -199,7 +199,7 @@ _NUMBERS_BY_COLUMNS = r"""
 """
 
 
-def by_rows(text: str, attention: Attention, score: str, otherwise: str = "") -> str:
+def by_rows(text: str, attention: Problem, score: str, otherwise: str = "") -> str:
     """A kernel that keeps rows, with what it does about a mask to a score of this name.
 
     Without a mask `otherwise` is in its place.
@@ -219,14 +219,14 @@ def by_rows(text: str, attention: Attention, score: str, otherwise: str = "") ->
     return _placed(text, attention, walk, glance, masking.replace("SCORE", score))
 
 
-def bytes_by_rows(attention: Attention, tile_columns: int) -> int:
+def bytes_by_rows(attention: Problem, tile_columns: int) -> int:
     """The shared memory that a kernel which keeps rows needs for a mask, behind its tiles."""
     if attention.mask is None or not attention.mask.of_keys(attention.columns):
         return 0
     return -(-attention.columns // tile_columns) * tile_columns // 8
 
 
-def by_columns(text: str, attention: Attention) -> str:
+def by_columns(text: str, attention: Problem) -> str:
     """The kernel that keeps columns, with what it does about a mask."""
     mask = attention.mask
     walk = glance = masking = ""
@@ -242,7 +242,7 @@ def by_columns(text: str, attention: Attention) -> str:
     return _placed(text, attention, walk, glance, masking)
 
 
-def _placed(text: str, attention: Attention, walk: str, glance: str, masking: str) -> str:
+def _placed(text: str, attention: Problem, walk: str, glance: str, masking: str) -> str:
     masked = attention.mask is not None
     text = text.replace("GIVEN_MASK,", "const mask_element* mask," if masked else "")
     own = "mask = begin(mask, MASK, batch, head);" if masked else ""

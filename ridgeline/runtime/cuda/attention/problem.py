@@ -34,7 +34,7 @@ class Strides:
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class Problem:
     """softmax(q kᵀ * scale + mask) v for `batch` x `heads` matrices.
 
     Some heads of queries may share keys and values.
@@ -69,7 +69,7 @@ def is_generated(dtype: str, width: int) -> bool:
     return dtype in _DTYPES and width in range(16, _MOST_WIDTH + 1, 16)
 
 
-def constants(attention: Attention, operands: tuple[str, ...], results: tuple[str, ...]) -> str:
+def constants(attention: Problem, operands: tuple[str, ...], results: tuple[str, ...]) -> str:
     """The problem as C++ constants, those of operands and results under their names."""
     chunks = attention.width // CHUNK
     swizzled = gcd(chunks, 8)  # a row is so many eighths of all banks, or a multiple of that

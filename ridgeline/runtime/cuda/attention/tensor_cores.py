@@ -9,7 +9,7 @@ two of the row eight below; two such results side by side are the left operand o
 from __future__ import annotations
 
 from ridgeline.runtime.cuda.attention.masks import functions
-from ridgeline.runtime.cuda.attention.problem import Attention, constants
+from ridgeline.runtime.cuda.attention.problem import Problem, constants
 
 # The words for a pair of elements and for one in instructions, and an element x as float y.
 _NAMES = {
@@ -233,7 +233,7 @@ DEVICE void store_rows(element* head, long long stride, int first, int limit, un
 """
 
 
-def prelude(attention: Attention, operands: tuple[str, ...], results: tuple[str, ...]) -> str:
+def prelude(attention: Problem, operands: tuple[str, ...], results: tuple[str, ...]) -> str:
     """The text that every attention kernel begins with."""
     pair, one, widen = _NAMES[attention.dtype]
     text = _TEXT.replace("CONSTANTS", constants(attention, operands, results))
