@@ -55,10 +55,10 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     structure = flatten(result, found)
     tied = _tied(found, starts)
     del result
-    for place in tied:
-        found[place] = None  # or its graph would be kept for as long as a new tensor is made
-    for place, node in tied.items():
-        found[place] = wrap(node, GRAPH)
+    for index in tied:
+        found[index] = None  # or its graph would be kept for as long as a new tensor is made
+    for index, node in tied.items():
+        found[index] = wrap(node, GRAPH)
     return unflatten(structure, found)
 
 
@@ -82,8 +82,8 @@ def _tied(found: Sequence[Any], starts: Mapping[Node, None]) -> dict[int, Node]:
     stamp(tie, here())
     made = {node: proj(tie, number) for number, node in enumerate(outputs)}
     return {
-        place: made[read(value)]
-        for place, value in enumerate(found)
+        index: made[read(value)]
+        for index, value in enumerate(found)
         if _is_tracked(value) and read(value) in made
     }
 

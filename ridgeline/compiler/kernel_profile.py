@@ -44,11 +44,11 @@ class Profile(list[KernelTime]):
 
     def __str__(self) -> str:
         rows = list(self.rows())
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
         lines = [
             "  ".join(
-                cell.ljust(width) if place in (0, len(row) - 1) else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths))
+                cell.ljust(width) if index in (0, len(row) - 1) else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(row, widths))
             ).rstrip()
             for row in rows
         ]

@@ -17,13 +17,13 @@ from ridgeline.deploy.instruction_sets import InstructionSetTarget, baseline
 from ridgeline.deploy.link import Image, Place
 from ridgeline.deploy.runtime_ir import runtime_ir
 from ridgeline.deploy.tables import ABI_VERSION, TABLE, Base, Case, Operation, Status, Table
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, topological
 from ridgeline.graph.sizes import SizeExpr, Sym
 from ridgeline.runtime.cpu.control_words import Address
 from ridgeline.tracing.capture import ArgumentInput, Source
-from ridgeline.tracing.executable import Prepared, prepared_graph
+from ridgeline.tracing.executable import PreparedGraph, prepared_graph
 from ridgeline.tracing.in_place_state import pairs, place_key
 from ridgeline.tracing.recording import Recording
 
@@ -168,7 +168,7 @@ class Assembly:
         writer = CaseWriter(self.image, prefix)
         pattern = recording.pattern
         assert pattern is not None
-        facts = Facts(pattern.facts.values)  # what compiling decides
+        facts = SizeFacts(pattern.facts.values)  # what compiling decides
         with compiling_for(made_for.target), facts.deciding():
             prepared = prepared_graph(recording)
             replaced = self._replaced(recording, prepared)
@@ -215,7 +215,7 @@ class Assembly:
         row[Case.REGISTERS] = registers
         row[Case.CHECK_COUNT], row[Case.PATCH_COUNT] = len(checks) // 2, len(patches) // 2
 
-    def _replaced(self, recording: Recording, prepared: Prepared) -> list[tuple[int, int]]:
+    def _replaced(self, recording: Recording, prepared: PreparedGraph) -> list[tuple[int, int]]:
         """Outputs, and the inputs whose memory they may take."""
         places = {
             place_key(recording.inputs[node]): number
@@ -224,7 +224,7 @@ class Assembly:
         }
         return pairs(recording.effects, places)
 
-    def _setup(self, prepared: Prepared) -> tuple[list[Node], Compiled] | None:
+    def _setup(self, prepared: PreparedGraph) -> tuple[list[Node], Compiled] | None:
         """The program of what is computed from weights alone, with its inputs."""
         if not prepared.hoisted:
             return None

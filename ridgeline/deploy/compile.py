@@ -17,7 +17,7 @@ from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.compiler.program import machine_form
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.deploy.contents import ExportError
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import lines_of
@@ -32,7 +32,7 @@ class AheadBackend(CpuBackend):
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
-        library_calls: Sequence[Group] = (),
+        library_calls: Sequence[FusionGroup] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
         begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:

@@ -22,7 +22,7 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.deploy.cases import Bindings
 from ridgeline.deploy.compile import AheadBackend, Compiled, checked_lines, refuse_calls
 from ridgeline.deploy.tables import STACK, Base, Case, Operation
-from ridgeline.fusion.groups import Group
+from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.facts import Fact
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType
@@ -130,7 +130,7 @@ class Sizes:
 class _AnySize(AheadBackend):
     """Launches that stand for those at some sizes."""
 
-    def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
+    def launch(self, group: FusionGroup, kernel: Kernel) -> TaskLaunch | None:
         """Several tasks, so that a plan reckons with threads."""
         return TaskLaunch(2, 1)
 

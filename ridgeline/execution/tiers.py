@@ -202,7 +202,7 @@ _kept: Recent[Structure, tuple[_Place, ...]] = Recent(MOST_STRUCTURES)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPiece:
     """A piece that came before, for work that is known to be the same."""
 
     piece: _Piece
@@ -273,10 +273,10 @@ class Matched:
             node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
         self._note(kind, started)
 
-    def again(self) -> Known:
+    def again(self) -> KnownPiece:
         """The work as it may come again, over other memory."""
         devices = tuple([node.type.device for node in self.wanted])
-        return Known(self.piece, devices, len(self.order))
+        return KnownPiece(self.piece, devices, len(self.order))
 
     def _whole(self) -> Graph:
         """The graph with backward passes and calls written out."""

@@ -60,10 +60,10 @@ class KernelRoofline:
     __repr__ = __str__
 
 
-def limits_for(place: str, lowered: Lowered) -> Limits | BusyMachineError:
+def limits_for(device_name: str, lowered: Lowered) -> Limits | BusyMachineError:
     """What a device can do for a kernel, or why that is not known."""
     wide = any(b.dtype is float64 for b in lowered.kernel.params)
     try:
-        return limits(place, float64=wide)
+        return limits(device_name, float64=wide)
     except BusyMachineError as error:
         return error

@@ -26,7 +26,7 @@ class GpuArithmeticError(RidgelineError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class SmLimits:
     """What one multiprocessor has."""
 
     warps: int
@@ -37,16 +37,16 @@ class Limits:
     shared_unit: int
 
 
-LIMITS: dict[int, Limits] = {
-    70: Limits(64, 32, 98304, 98304, 0, 256),
-    72: Limits(64, 32, 98304, 98304, 0, 256),
-    75: Limits(32, 16, 65536, 65536, 0, 256),
-    80: Limits(64, 32, 167936, 166912, 1024, 128),
-    86: Limits(48, 16, 102400, 101376, 1024, 128),
-    87: Limits(48, 16, 167936, 166912, 1024, 128),
-    89: Limits(48, 24, 102400, 101376, 1024, 128),
-    90: Limits(64, 32, 233472, 232448, 1024, 128),
-    100: Limits(64, 32, 233472, 232448, 1024, 128),
+LIMITS: dict[int, SmLimits] = {
+    70: SmLimits(64, 32, 98304, 98304, 0, 256),
+    72: SmLimits(64, 32, 98304, 98304, 0, 256),
+    75: SmLimits(32, 16, 65536, 65536, 0, 256),
+    80: SmLimits(64, 32, 167936, 166912, 1024, 128),
+    86: SmLimits(48, 16, 102400, 101376, 1024, 128),
+    87: SmLimits(48, 16, 167936, 166912, 1024, 128),
+    89: SmLimits(48, 24, 102400, 101376, 1024, 128),
+    90: SmLimits(64, 32, 233472, 232448, 1024, 128),
+    100: SmLimits(64, 32, 233472, 232448, 1024, 128),
 }
 
 
@@ -77,7 +77,7 @@ def _blocks_by_registers(registers: int, warps: int) -> int:
     return (REGISTERS // PARTITIONS // per_warp) * PARTITIONS // warps
 
 
-def _blocks_by_shared(shared: int, limits: Limits) -> int:
+def _blocks_by_shared(shared: int, limits: SmLimits) -> int:
     if shared > limits.shared_per_block:
         return 0
     needed = _up(shared + limits.reserved, limits.shared_unit)

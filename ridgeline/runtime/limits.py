@@ -29,10 +29,10 @@ class Limits:
         return max(flops / self.peak, nbytes / self.bandwidth)
 
 
-def limits(place: str, *, float64: bool = False, again: bool = False) -> Limits:
+def limits(device_name: str, *, float64: bool = False, again: bool = False) -> Limits:
     """The limits of a device, from disk or measured now, and with `again` always measured."""
-    if place != CPU:
-        return _of_gpu(device(place), again)
+    if device_name != CPU:
+        return _of_gpu(device(device_name), again)
     found = host.measured_again() if again else host.ceilings()
     if found.noisy:
         raise BusyMachineError(
@@ -44,12 +44,12 @@ def limits(place: str, *, float64: bool = False, again: bool = False) -> Limits:
     return _said(found.copy_bandwidth, peak, f"with {found.threads} threads, measured")
 
 
-def _of_gpu(place: device, again: bool) -> Limits:
+def _of_gpu(target: device, again: bool) -> Limits:
     from ridgeline.runtime.cuda.ceilings import ceilings  # where there is a GPU
 
     if again:
         ceilings.cache_clear()
-    found = ceilings(place.index or 0)
+    found = ceilings(target.index or 0)
     how = f"on {found.name}, copies measured, arithmetic by its clock"
     return _said(found.copy_bandwidth, found.fma_float32, how)
 

@@ -23,7 +23,7 @@ _NAMES = {
 }
 
 
-class Shown(str):
+class Annotation(str):
     """An annotation that is printed as it is, without quotes."""
 
     __slots__ = ()
@@ -46,14 +46,14 @@ def public_signature(entry: Entry) -> Signature:
     """What a public function takes and gives, in public types."""
     own = inspect.signature(entry.body)
     own_parameters = own.parameters.values()
-    listed = [p.replace(annotation=Shown(annotation(p.annotation))) for p in own_parameters]
+    listed = [p.replace(annotation=Annotation(annotation(p.annotation))) for p in own_parameters]
     if entry.creation:
         named = Parameter.KEYWORD_ONLY
         listed += [
-            Parameter("device", named, default=None, annotation=Shown("Any")),
-            Parameter("requires_grad", named, default=False, annotation=Shown("bool")),
+            Parameter("device", named, default=None, annotation=Annotation("Any")),
+            Parameter("requires_grad", named, default=False, annotation=Annotation("bool")),
         ]
-    return Signature(listed, return_annotation=Shown(annotation(own.return_annotation)))
+    return Signature(listed, return_annotation=Annotation(annotation(own.return_annotation)))
 
 
 def method_signature(entry: Entry) -> Signature:
@@ -61,7 +61,7 @@ def method_signature(entry: Entry) -> Signature:
     own = public_signature(entry)
     first, *others = own.parameters.values()
     listed = [Parameter("self", first.kind), *others]
-    return Signature(listed, return_annotation=Shown("Tensor"))
+    return Signature(listed, return_annotation=Annotation("Tensor"))
 
 
 class Face:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.graph import substitute
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, PROJ, Node, TensorType, leaf, topological
@@ -60,7 +60,7 @@ class CountedMasks:
     """The masks of one function while it is traced, with the values of the call at hand."""
 
     def __init__(
-        self, facts: Facts | None, inputs: Mapping[Node, Source], leaves: Sequence[Any]
+        self, facts: SizeFacts | None, inputs: Mapping[Node, Source], leaves: Sequence[Any]
     ) -> None:
         """`facts` are those of a trace with unknown sizes."""
         self.facts, self._inputs, self._leaves = facts, inputs, leaves

@@ -57,7 +57,7 @@ class _Call(NamedTuple):
     made_for_it: bool
 
 
-class Prepared(NamedTuple):
+class PreparedGraph(NamedTuple):
     """The graph of a recording as it is compiled, over what a call reads and what was hoisted."""
 
     graph: Graph
@@ -67,7 +67,7 @@ class Prepared(NamedTuple):
     captured: tuple[Graph, Recorded]  # before the passes, to show what they do
 
 
-def prepared_graph(recording: Recording) -> Prepared:
+def prepared_graph(recording: Recording) -> PreparedGraph:
     """What a recording computes, ready to be compiled."""
     inputs = recording.inputs
     recorded = Graph.below(recording.outputs, lambda n: n in inputs or n.buffer is not None)
@@ -83,7 +83,7 @@ def prepared_graph(recording: Recording) -> Prepared:
     slots += [node for node in read if node not in inputs]
     hoisted = prepared.inputs[len(recorded.inputs) :]
     graph = Graph(prepared.outputs, [*slots, *hoisted])
-    return Prepared(graph, slots, hoisted, sources, (recorded, how))
+    return PreparedGraph(graph, slots, hoisted, sources, (recorded, how))
 
 
 def _steady_sources(recording: Recording) -> dict[Node, SteadySource]:

@@ -26,7 +26,7 @@ from ridgeline.config import config
 from ridgeline.errors import ArgumentError, RidgelineError
 from ridgeline.execution.device_copies import Brought
 from ridgeline.execution.tiers import Interpreted
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.origins import user_line
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import called, modes
@@ -243,7 +243,7 @@ class JitFunction:
             lifted = signature_of(signature.structure, leaves, changing)
             shape = self._pattern(lifted, leaves, args, kwargs)
             if shape is None and self._counts:
-                shape = Pattern(lifted, (), Facts({}))
+                shape = Pattern(lifted, (), SizeFacts({}))
             donated = self._donation.indices(leaves, args, kwargs)
             failed: Exception | None = None
             if shape is not None:

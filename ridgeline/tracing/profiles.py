@@ -19,21 +19,21 @@ _measured_again: set[str] = set()  # devices whose limits something was above
 def measured(program: Program, inputs: Sequence[Any], rounds: int) -> Profile:
     """Median times of a program's kernels, and which share of its device's limit each reaches."""
     times = kernel_times(program, inputs, rounds)
-    place = program.graph.outputs[0].type.device
+    device = program.graph.outputs[0].type.device
     try:
-        return _against(times, place)
+        return _against(times, device)
     except BusyMachineError as error:
         return Profile(times, error.message)
 
 
-def _against(times: Sequence[KernelTime], place: str) -> Profile:
+def _against(times: Sequence[KernelTime], device: str) -> Profile:
     """Times against the limits of a device, measured again once where something is above them."""
-    found = _limited(times, limits(place))
+    found = _limited(times, limits(device))
     if not _is_above(found):
         return found
-    if place not in _measured_again:
-        _measured_again.add(place)
-        found = _limited(times, limits(place, again=True))
+    if device not in _measured_again:
+        _measured_again.add(device)
+        found = _limited(times, limits(device, again=True))
     return Profile(found, f"{found.limit}; {_ABOVE}") if _is_above(found) else found
 
 

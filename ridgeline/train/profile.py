@@ -58,10 +58,10 @@ def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
     return time_table(rows_against(rows, limit, run.model), wall, title)
 
 
-def _limit(place: Any) -> tuple[Limits | None, str]:
+def _limit(target: Any) -> tuple[Limits | None, str]:
     """What the device of a run can do, in words too, or why that is not known."""
     try:
-        found = limits(str(place))
+        found = limits(str(target))
     except BusyMachineError as error:
         return None, error.message
     return found, f"this machine's limit: {found.said}"

@@ -123,10 +123,10 @@ def _turned_hue(img: Tensor, factor: float) -> Tensor:
     by_blue = where(high == green, 2 + to_red - to_blue, 4 + to_green - to_red)
     sixths = where(high == red, to_blue - to_green, by_blue)
     hue = (sixths / 6 + 1 + factor) % 1
-    place = hue * 6
+    sixth = hue * 6
     channels = []
     for offset in (5.0, 3.0, 1.0):
-        k = (offset + place) % 6
+        k = (offset + sixth) % 6
         channels.append(high - high * saturation * clamp(minimum(k, 4 - k), 0, 1))
     made = stack(channels, -3)
     return made.to(img.dtype) if img.is_floating_point() else (made * 255.999).to(img.dtype)

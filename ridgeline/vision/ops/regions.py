@@ -33,12 +33,12 @@ def _sample_places(
     each = number.to(start.dtype) + 0.5
     inside = each / samples.to(start.dtype).reshape(-1, 1, 1)
     first = arange(bins, device=start.device).to(start.dtype).reshape(1, -1, 1)
-    place = start.reshape(-1, 1, 1) + (first + inside) * width
-    counted = (number < samples.reshape(-1, 1, 1)) & (place >= -1) & (place <= size)
-    place = place.clamp(0, size - 1)
-    low = place.detach().floor().clamp(0, max(size - 2, 0))
+    positions = start.reshape(-1, 1, 1) + (first + inside) * width
+    counted = (number < samples.reshape(-1, 1, 1)) & (positions >= -1) & (positions <= size)
+    positions = positions.clamp(0, size - 1)
+    low = positions.detach().floor().clamp(0, max(size - 2, 0))
     high = (low + 1).clamp(max=size - 1)
-    return low.long(), high.long(), place - low, counted
+    return low.long(), high.long(), positions - low, counted
 
 
 def roi_align(
