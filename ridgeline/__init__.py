@@ -84,7 +84,7 @@ from ridgeline.record.modes import (
     set_grad_enabled as set_grad_enabled,
 )
 from ridgeline.record.upcalls import upcalls
-from ridgeline.reference import describe
+from ridgeline.reference import describe, names_in
 from ridgeline.tape import tape_recorder as _tape_recorder
 from ridgeline.tensors import dispatch as dispatch, typed
 from ridgeline.tensors.autocast import (
@@ -216,7 +216,7 @@ if TYPE_CHECKING:
 _unknown = module_paths.unknown(__name__)
 _OWN = frozenset((
     "Any", "ModuleType", "TYPE_CHECKING", "annotations", "describe", "dispatch", "foreach",
-    "importlib", "math",
+    "importlib", "math", "names_in",
     "module_paths", "partial", "typed", "upcalls",
 ))  # fmt: skip
 _PUBLIC = {
@@ -225,6 +225,7 @@ _PUBLIC = {
     if name[0] != "_" and name not in _OWN and not isinstance(value, ModuleType)
 } | {"autograd", "compiler", "loops"}
 describe("", {name: globals()[name] for name in _PUBLIC - {"loops"}})
+describe("Tensor", {name: getattr(Tensor, name) for name in names_in("Tensor")})
 
 
 def __getattr__(name: str) -> Any:

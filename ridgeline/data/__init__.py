@@ -35,6 +35,7 @@ from ridgeline.data.sources.text import TextDataset, read_text
 from ridgeline.data.tokenizers import ByteTokenizer, CharTokenizer, FileTokenizer, Tokenizer
 from ridgeline.data.worker import WorkerInfo, get_worker_info
 from ridgeline.module_paths import unknown as _unknown
+from ridgeline.reference import describe as _describe
 
 __all__ = [
     "BatchSampler", "ByteTokenizer", "ChainDataset", "CharTokenizer", "ConcatDataset",
@@ -46,4 +47,5 @@ __all__ = [
     "karate_club", "load_arrays", "mnist", "random_split", "read_idx", "read_image", "read_table",
     "read_text", "transforms",
 ]  # fmt: skip
+_describe("data", {name: globals()[name] for name in __all__})
 __getattr__ = _unknown(__name__)

@@ -57,6 +57,7 @@ from ridgeline.distributions.transforms import (
     identity_transform,
 )
 from ridgeline.module_paths import unknown as _unknown
+from ridgeline.reference import describe as _describe
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
@@ -69,4 +70,5 @@ __all__ = [
     "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "Weibull", "constraints",
     "identity_transform", "kl", "kl_divergence", "register_kl", "transforms",
 ]  # fmt: skip
+_describe("distributions", {name: globals()[name] for name in __all__})
 __getattr__ = _unknown(__name__)

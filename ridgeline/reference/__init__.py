@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,22 @@ def sections() -> Mapping[str, Section]:
     return {name: part for one in pages for part in one.sections for name in part.names}
 
 
+def names_in(namespace: str) -> list[str]:
+    """The names of a namespace that have a section."""
+    return [name.rpartition(".")[2] for name in sections() if name.rpartition(".")[0] == namespace]
+
+
 def described(name: str, summary: str | None) -> str:
     """A docstring with what the reference says of a name."""
     found = sections().get(name)
-    summary = summary or ""
-    return summary if found is None else f"{summary.rstrip()}\n\n{found.full}\n"
+    return summary or "" if found is None else joined(summary, found)
+
+
+def joined(docstring: str | None, section: Section) -> str:
+    """A docstring, without the indentation that it has in the source, and a section."""
+    own = docstring or ""
+    text = cleandoc(own) if "\n" in own else own
+    return f"{text}\n\n{section.full}\n"
 
 
 def describe(namespace: str, members: Mapping[str, Any]) -> None:
@@ -75,6 +87,5 @@ def describe(namespace: str, members: Mapping[str, Any]) -> None:
         found = known.get(f"{namespace}.{name}" if namespace else name)
         if found is None:
             continue
-        own = value.__doc__ or ""
-        if found.full not in own:
-            value.__doc__ = f"{own.rstrip()}\n\n{found.full}\n"
+        if found.full not in (value.__doc__ or ""):
+            value.__doc__ = joined(value.__doc__, found)
