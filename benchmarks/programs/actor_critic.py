@@ -62,13 +62,17 @@ def make(sizes: Sizes) -> Step:
     env = CartPole()
     model = initialise(Policy(sizes))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    act = compiled(model.forward)
 
-    def select_action(state):
-        probs, state_value = act(tensor(state))
+    @compiled
+    def act(state):
+        probs, state_value = model(state)
         m = torch.distributions.Categorical(probs)
         action = m.sample()
-        model.saved_actions.append((m.log_prob(action), state_value))
+        return action, m.log_prob(action), state_value
+
+    def select_action(state):
+        action, log_prob, state_value = act(tensor(state))
+        model.saved_actions.append((log_prob, state_value))
         return action.item()
 
     def finish_episode():
