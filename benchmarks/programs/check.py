@@ -1,4 +1,4 @@
-"""Are the losses right? `python -m benchmarks.programs.check [NAMES…] [--default] [--steps 50]`.
+"""Are the losses right? `python -m benchmarks.programs [NAMES…] [--default] [--steps 50]`.
 
 Every program runs over torch in float64 and float32, and over ridgeline with and without jit, from
 the same weights, with the same batches and draws. Ours may be twice as far from float64 as torch's
@@ -7,14 +7,11 @@ float32 is, or 1e-5 of the loss.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.programs import NAMES
 from benchmarks.programs.draws import same_draws
 from benchmarks.programs.switch import Framework, start
 
@@ -62,20 +59,11 @@ def check(
     return {way: excess(losses(program, OURS[way], small, steps), single, double) for way in ways}
 
 
-def main() -> int:
-    """Print how far the losses of each program are from float64, as a share of what is allowed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}")
-    parser.add_argument("--default", action="store_true", help="the authors' sizes, not small ones")
-    parser.add_argument("--steps", type=int, default=50)
-    arguments = parser.parse_args()
+def report(names: Sequence[str], small: bool, steps: int) -> int:
+    """Print how far the losses of programs are from float64, as a share of what is allowed."""
     wrong = False
-    for name in arguments.names or NAMES:
-        found = check(name, not arguments.default, arguments.steps)
+    for name in names:
+        found = check(name, small, steps)
         print(f"{name:24}" + "  ".join(f"{way} {share:.2g}" for way, share in found.items()))
         wrong |= max(found.values()) > 1
     return int(wrong)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

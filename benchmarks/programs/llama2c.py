@@ -126,14 +126,17 @@ class Transformer(nn.Module):
 
 def make(sizes: ModelArgs) -> Step:
     model = initialise(Transformer(sizes), 0.05).eval()
-    forward = compiled(model.forward)
     state = {"token": torch.zeros(1, 1, dtype=torch.int64, device=device)}
+
+    @compiled
+    def decode_one_token(token, position):
+        logits = model(token, position)[:, -1]
+        probs = F.softmax(logits, dim=-1)
+        return torch.multinomial(probs, num_samples=1), torch.logsumexp(logits, -1).sum()
 
     @torch.no_grad()
     def step(number: int):
-        logits = forward(state["token"], number % sizes.max_seq_len)[:, -1]
-        probs = F.softmax(logits, dim=-1)
-        state["token"] = torch.multinomial(probs, num_samples=1)
-        return torch.logsumexp(logits, -1).sum()
+        state["token"], total = decode_one_token(state["token"], number % sizes.max_seq_len)
+        return total
 
     return step

@@ -1,7 +1,7 @@
 """The programs of `benchmarks/programs`, as two sets of workloads: the authors' sizes, small ones.
 
 The first call makes twenty steps, since that is what somebody waits for who tries a program; every
-further one makes a step and reads its loss. `python -m benchmarks.programs.check` compares losses.
+further one makes a step and reads its loss. `python -m benchmarks.programs` compares losses.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ pytest.importorskip("einops")
 from benchmarks.programs import NAMES
 from benchmarks.programs.check import check, excess
 from benchmarks.programs.draws import same_draws
+from benchmarks.programs.memory import measure
 
 # jit compiles whole steps; these few stand for the rest, which the slow test has
 JITTED = ("vae", "maml")
@@ -76,3 +77,8 @@ def test_excess_compares_with_twice_the_error_of_torch_or_a_part_of_the_loss() -
     single = double + np.array([0.0, 1e-3, 0.0])
     assert excess(double + 1e-6, single, double) == pytest.approx(0.1)
     assert excess(double + np.array([0, 0, 4e-3]), single, double) == pytest.approx(2.0)
+
+
+def test_memory_is_measured_in_processes_of_their_own() -> None:
+    found = measure("gcn", "torch", small=True, steps=20)
+    assert found.peak > 10 and abs(found.growth) < found.peak
