@@ -181,10 +181,7 @@ def elementary() -> list[Table]:
         Fit("EXP2_64", two_to, lambda f: two_to(-f), -one / 2, one / 2, 12, 53, fixed={0: 1.0}),
         Fit("LOG32", log_rest, by_log, smallest, largest, 7, 24),
         Fit("LOG64", log_rest_by_atanh(), lambda z: z / 2, zero, steepest, 6, 53),
-        Fit(
-            "TANH32", lambda r: 2 * exp_rest(2 * r), lambda r: by_expm1(2 * r) / 2,
-            -ln2 / 4, ln2 / 4, 4, 24,
-        ),
+        Fit("TANH32", tanh_rest, lambda z: z, zero, mp.mpf("0.625") ** 2, 4, 24),
         Fit("TANH64", tanh_rest, lambda z: z, zero, mp.mpf("0.625") ** 2, 2, 53, 3),
         Fit("SIN32", sin_rest, lambda z: z, zero, octant, 2, 24),
         Fit("COS32", cos_rest, lambda z: z**2, zero, octant, 2, 24),

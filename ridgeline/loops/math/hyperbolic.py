@@ -1,4 +1,4 @@
-"""tanh: in float32 from e**2x - 1, in float64 by two cases that share one division."""
+"""tanh: by two cases, which in float64 share one division."""
 
 from __future__ import annotations
 
@@ -24,28 +24,27 @@ _LOG2_E = 1.4426950408889634074
 
 
 def tanh(x: Expr) -> Expr:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent: near 0 a series, elsewhere 1 - 2 / (e**2|x| + 1) with x's sign."""
     return _single(x) if x.dtype is dtypes.float32 else _double(x)
 
 
 def _single(x: Expr) -> Expr:
-    """h / (h + 1) with h = (e**2x - 1) / 2.
+    """Where the last sum has one rounding that counts: the series is x and a small part of it.
 
-    With x = n*ln2/2 + r and s = 2**n, h = s * (e**2r - 1)/2 + (s - 1)/2. Where h is small the
-    quotient y is better as h - h*y, in which its own error hardly counts.
+    Elsewhere |x| = n*ln2/2 + r, and e**2r is the exponential's series with its powers doubled.
     """
-    held = clamp(abs(x), None, _SATURATED)
+    z, a = x * x, abs(x)
+    near = fma(x * z, series(table.TANH32, z), x)
+    held = clamp(a, None, _SATURATED)
     n, bits = round_by_adding(held, 2 * _LOG2_E)
     r = fma(n, -table.LN2_32[0] / 2, held)  # what ln2 has beyond float32 does not show in the end
-    s = power_of_two(bits, format_of(x))
-    h = fma(s, fma(r * r, series(table.TANH32, r), r), fma(s, 0.5, -0.5))
-    y = h / (h + 1)
-    refined = fma(-h, y, h)
-    return with_sign(select(h < 0.5, refined, y), x)
+    doubled = [c * 2**power for power, c in enumerate((1.0, 1.0, *table.EXP32))]
+    far = 1 - 2 / fma(series(doubled, r), power_of_two(bits, format_of(x)), 1)
+    return with_sign(select(a < _SMALL, near, far), x)
 
 
 def _double(x: Expr) -> Expr:
-    """x + x*z*P/Q for small x, 1 - 2 / (e**2|x| + 1) with the sign of x for others."""
+    """x + x*z*P/Q for small x, with the same division for others."""
     z = x * x
     a = abs(x)
     small = a < _SMALL
