@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -24,15 +25,17 @@ from ridgeline.deploy.runtime_ir import FUNCTIONS, PREFIX
 from ridgeline.deploy.shared_object import shared_object
 from ridgeline.errors import BadValueError, RidgelineError
 from ridgeline.files import write_whole
+from ridgeline.graph.facts import Facts
 from ridgeline.graph.node import TensorType
 from ridgeline.record.cells import PLAIN, filled_leaf
-from ridgeline.record.modes import no_grad
+from ridgeline.record.modes import called, no_grad
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.tensors.pytree import flatten, unflatten
+from ridgeline.tensors.pytree import flatten, tree_map, unflatten
 from ridgeline.tensors.tensor import Tensor, holding
 from ridgeline.tracing.conditions import Conditions
-from ridgeline.tracing.dynamic import pattern
+from ridgeline.tracing.dynamic import Pattern, pattern
 from ridgeline.tracing.recording import Recording, record
+from ridgeline.tracing.side_effects import Given
 from ridgeline.tracing.signatures import signature_of
 
 if TYPE_CHECKING:
@@ -126,7 +129,7 @@ def _single(
     args, kwargs = unflatten(recording.signature.structure, short)
     try:
         with no_grad():
-            alone, conditions = record(jitted.function, args, kwargs)
+            alone, conditions = _with_own_results(jitted.function, args, kwargs)
         _refuse_open(alone, conditions)
         alone = _without_leftovers(alone)
         return alone, contents(alone, short, jitted.function)
@@ -146,8 +149,34 @@ def _record(
 ) -> tuple[Recording, Conditions]:
     """The call, with unknowns for the axes that the function was jitted to be dynamic in."""
     signature = signature_of(structure, leaves)
-    open_axes = jitted.dynamic_axes(signature, leaves, args, kwargs)
-    return record(jitted.function, args, kwargs, pattern=pattern(signature, open_axes))
+    shape = pattern(signature, jitted.dynamic_axes(signature, leaves, args, kwargs))
+    return _with_own_results(jitted.function, args, kwargs, shape)
+
+
+def _with_own_results(
+    function: Any, args: Any, kwargs: Any, shape: Pattern | None = None
+) -> tuple[Recording, Conditions]:
+    """The call; where it returns views of what was there before, with copies of them instead."""
+    found = record(function, args, kwargs, pattern=shape)
+    given = [spec for spec in found[0].returns if isinstance(spec, Given)]
+    if all(spec.argument is not None for spec in given):
+        return found
+
+    @wraps(function if hasattr(function, "__name__") else type(function))
+    def copying(*args: Any, **kwargs: Any) -> Any:
+        return tree_map(_copied, called(function)(*args, **kwargs))
+
+    return record(copying, args, kwargs, pattern=shape and _undecided(shape))
+
+
+def _undecided(shape: Pattern) -> Pattern:
+    """A pattern of which nothing has been decided yet."""
+    return replace(shape, facts=Facts(shape.facts.values))
+
+
+def _copied(value: Any) -> Any:
+    """A result in memory of its own."""
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _without_leftovers(recording: Recording) -> Recording:

@@ -33,8 +33,10 @@ from ridgeline.errors import (
     ShapeError,
 )
 from ridgeline.graph.node import TensorType
+from ridgeline.record.captures import CaptureError
 from ridgeline.record.cells import PLAIN, filled_leaf
 from ridgeline.record.memory import settled
+from ridgeline.record.modes import modes
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.tensors.tensor import Tensor, holding
 
@@ -98,6 +100,11 @@ class DeployedProgram:
         self._run = self._library.rlx_run
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if modes.capture is not None:
+            raise CaptureError(
+                f"{self.path.name} is called while jit traces a function: it would run once, now",
+                help="call it outside of the jitted function",
+            )
         given: dict[int, Any] = {}
         _match(self.manifest["arguments"], (args, kwargs), given, "the arguments")
         buffers = [_memory(given[n], spec) for n, spec in enumerate(self.inputs)]

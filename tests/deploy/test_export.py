@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +17,7 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.cli.main import main
 from ridgeline.deploy.contents import ExportError
+from ridgeline.deploy.instruction_sets import InstructionSetTarget
 from ridgeline.models import lenet5
 
 HOST = ("native",)  # one instruction set is quicker to compile
@@ -194,16 +199,16 @@ assert not [name for name in late if name in sys.modules]
 
 def test_sizes_are_given_by_calls(tmp_path: Path) -> None:
     rl.manual_seed(6)
-    model = lenet5()
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
     jitted = rl.jit(model, dynamic={0: 0})
-    path = jitted.export(tmp_path / "f.rlx", rl.zeros(8, 1, 32, 32), instruction_sets=HOST)
+    path = jitted.export(tmp_path / "f.rlx", rl.zeros(8, 1, 8, 8), instruction_sets=HOST)
     program = rl.load_program(path)
-    for length in (8, 1, 2, 33, 300, 5, 1):
-        x = rl.randn(length, 1, 32, 32)
+    for length in (8, 1, 2, 300, 5, 1):
+        x = rl.randn(length, 1, 8, 8)
         with rl.no_grad():
             np.testing.assert_array_equal(program(x).numpy(), jitted(x).numpy())
     with pytest.raises(rl.RidgelineError, match="N0 is from 1 to 1024"):
-        program(rl.zeros(1025, 1, 32, 32))
+        program(rl.zeros(1025, 1, 8, 8))
 
 
 def test_results_of_computed_sizes(tmp_path: Path) -> None:
@@ -224,7 +229,7 @@ def test_results_of_computed_sizes(tmp_path: Path) -> None:
 
 def test_a_step_of_any_batch_keeps_its_state(tmp_path: Path) -> None:
     rl.manual_seed(7)
-    model = mlp()
+    model = nn.Linear(12, 5)
     optimizer = rl.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     def step(x, y):
@@ -238,7 +243,7 @@ def test_a_step_of_any_batch_keeps_its_state(tmp_path: Path) -> None:
     x, y = rl.randn(64, 12), rl.randint(0, 5, (64,))
     path = jitted.export(tmp_path / "f.rlx", x[:16], y[:16], instruction_sets=HOST)
     program = rl.load_program(path)
-    for length in (16, 3, 64, 16):
+    for length in (16, 3, 64):
         assert program(x[:length], y[:length]).item() == jitted(x[:length], y[:length]).item()
 
 
@@ -259,3 +264,98 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["export", "--check", path]) == 2
     assert main(["export", f"{tmp_path}/net.py:g", *given]) == 2
     assert main(["export", f"{tmp_path}/net.py:model", "--input", "float32[4]", "-o", path]) == 2
+
+
+TYPES = (rl.bfloat16, rl.float16, rl.float64, rl.complex64)
+CASES = {
+    "copies": lambda x: (x.clone(), x, x.T, x[:0], rl.zeros(3), (lambda y: (y, y))(x * 2)),
+    "nothing": lambda x: None,
+    "tests": lambda x: (x > 0, (x > 0).any(), x.to(rl.int8)),
+    "sorts": lambda x: (x.sort(), x.topk(2)),
+    "large": lambda x: rl.zeros(512, 1024) + x[0, 0],
+    "loops": lambda x: rl.while_loop(lambda a: a.sum() < 100, lambda a: a * 2, x.abs()),
+    **{kind.name: lambda x, kind=kind: (x @ x.T).to(kind) * 3 for kind in TYPES},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_of_all_kinds(tmp_path: Path, name: str) -> None:
+    jitted, x = rl.jit(CASES[name]), rl.randn(5, 7)
+    program = rl.load_program(jitted.export(tmp_path / "f.rlx", x, instruction_sets=HOST))
+
+    def flat(tree):
+        return [x for t in tree for x in flat(t)] if isinstance(tree, list | tuple) else [tree]
+
+    for got, want in zip(flat(program(x)), flat(jitted(x)), strict=True):
+        assert (got is None) is (want is None)
+        if got is not None:
+            assert got.dtype is want.dtype and got.shape == want.shape
+            assert got.numpy().tobytes() == want.numpy().tobytes()
+
+
+def test_several_threads_and_a_child(tmp_path: Path) -> None:
+    total = rl.zeros(3)
+
+    def count(x):
+        total.add_(x)
+        return total.sum()
+
+    path = rl.jit(count).export(tmp_path / "count.rlx", rl.ones(3), instruction_sets=HOST)
+    counting = rl.load_program(path)
+    jitted = rl.jit(nn.Linear(64, 64))
+    given = [rl.randn(256, 64) for _ in range(4)]
+    path = jitted.export(tmp_path / "linear.rlx", given[0], instruction_sets=HOST)
+    linear = rl.load_program(path)
+    with rl.no_grad():
+        want = [jitted(x).numpy() for x in given]
+    one, wrong = rl.ones(3), []
+
+    def work(number: int) -> None:
+        for _ in range(100):
+            counting(one)
+            if not np.array_equal(linear(given[number]).numpy(), want[number]):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and counting.state()["total"].tolist() == [400, 400, 400]
+    child = os.fork()
+    if child == 0:
+        same = np.array_equal(linear(given[0]).numpy(), want[0])
+        os._exit(0 if same else 3)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_another_processor_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InstructionSetTarget, "masks", lambda self: [0xFFFFFFFF] * 8)
+    path = rl.jit(lambda x: x + 1).export(tmp_path / "f.rlx", rl.ones(3), instruction_sets=HOST)
+    with pytest.raises(rl.RidgelineError, match=r"this processor cannot run .* code for native"):
+        rl.load_program(path)
+
+
+def test_a_file_needs_libc_and_libm_alone(tmp_path: Path) -> None:
+    path = rl.jit(lambda x: x.exp() % 3).export(tmp_path / "f.rlx", rl.ones(3))
+    library = ctypes.CDLL(str(path))
+    assert library.rlx_version() == 1
+    needed, versions = dynamic_section(path.read_bytes())
+    assert needed == ["libc.so.6", "libm.so.6"] and not versions
+
+
+def dynamic_section(content: bytes) -> tuple[list[str], bool]:
+    """The libraries that a file asks for, and whether it asks for versions of symbols."""
+    segments = [struct.unpack_from("<IIQQQQQQ", content, 64 + 56 * n) for n in range(6)]
+    ((offset, size),) = [(s[2], s[5]) for s in segments if s[0] == 2]
+    rows = [struct.unpack_from("<QQ", content, at) for at in range(offset, offset + size, 16)]
+    (strings,) = [value for tag, value in rows if tag == 5]
+    names = [content[strings + value :].split(b"\0", 1)[0].decode() for t, value in rows if t == 1]
+    return names, any(tag == 0x6FFFFFFE for tag, _ in rows)
+
+
+def test_a_program_is_not_traced(tmp_path: Path) -> None:
+    path = rl.jit(lambda x: x + 1).export(tmp_path / "f.rlx", rl.ones(3), instruction_sets=HOST)
+    program = rl.load_program(path)
+    with pytest.raises(rl.RidgelineError, match="while jit traces"):
+        rl.jit(lambda x: program(x) * 2)(rl.ones(3))
