@@ -25,7 +25,7 @@ from ridgeline.deploy.runtime_ir import FUNCTIONS, PREFIX
 from ridgeline.deploy.shared_object import shared_object
 from ridgeline.errors import BadValueError, RidgelineError
 from ridgeline.files import write_whole
-from ridgeline.graph.facts import Facts
+from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.node import TensorType
 from ridgeline.record.cells import PLAIN, filled_leaf
 from ridgeline.record.modes import called, no_grad
@@ -171,7 +171,7 @@ def _with_own_results(
 
 def _undecided(shape: Pattern) -> Pattern:
     """A pattern of which nothing has been decided yet."""
-    return replace(shape, facts=Facts(shape.facts.values))
+    return replace(shape, facts=SizeFacts(shape.facts.values))
 
 
 def _copied(value: Any) -> Any:
