@@ -140,6 +140,17 @@ def test_a_name_of_a_class_is_one_class() -> None:
     assert {n: w for n, w in several.items() if n not in SHARED_NAMES} == {}
 
 
+# what is no folder of the package: modules outside folders, the way to a GPU over several folders,
+# searches, documents
+OWN_FOLDERS = {"attacks", "benchmarks", "cuda", "docs", "examples", "fuzz", "ground", "names"}
+
+
+def test_tests_are_in_the_folders_of_the_package() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    found = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
+    assert found - folders - OWN_FOLDERS == set()
+
+
 def test_no_layer_is_above_and_below_another() -> None:
     uses = {
         (layer(path.relative_to(PACKAGE).with_suffix("").parts), other)

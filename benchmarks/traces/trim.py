@@ -1,6 +1,6 @@
 """Make recorded traces small and anonymous: what the rules read stays, the rest goes.
 
-    python benchmarks/traces/trim.py runs/traces tests/diagnose/traces
+    python benchmarks/traces/trim.py runs/traces tests/profile/traces
 
 drops flow arrows, frames of library code and identifiers of the machine, and shortens paths.
 """

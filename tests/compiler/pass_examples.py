@@ -36,7 +36,7 @@ from ridgeline.ops.sort import sort
 from ridgeline.ops.tracking import tag
 from ridgeline.schedules.machine import Machine
 from tests.compiler.passing import Stated
-from tests.compiler.test_late import bent, step
+from tests.fusion.test_late import bent, step
 
 FILE = Path(__file__).with_name("passes.txt")
 MACHINE = Machine(32, 16, 2, 32 << 10, 512 << 10, 32 << 20)  # whatever this one is

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ridgeline.graph.passes.legalize.decompose import WRITTEN
 from ridgeline.loops.lowering.own_loops import RULES
-from tests.core.batching_examples import all_rows
+from tests.ops.batching_examples import all_rows
 
 TABLE = Path(__file__).parents[2] / "docs" / "library_calls.md"
 

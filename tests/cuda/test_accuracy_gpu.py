@@ -12,8 +12,8 @@ from ridgeline.graph.node import Node
 from ridgeline.ops import special as ops
 from ridgeline.scalars import Array
 from ridgeline.tensors.dispatch import make_function
-from tests.core import accuracy
-from tests.core.accuracy import CASES, DTYPES, Case
+from tests.functions import accuracy
+from tests.functions.accuracy import CASES, DTYPES, Case
 from tests.loops import test_incomplete_gamma as incomplete, test_special as special
 from tests.loops.accuracy import ulps
 

@@ -33,9 +33,9 @@ from ridgeline.runtime.cuda.launches import KernelLaunch
 from ridgeline.runtime.cuda.product import ProductLaunch
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import H200
-from tests.compiler.test_fusion import traced
 from tests.cuda.lowering import SMALL_GPU
 from tests.cuda.stated import StatedGpu
+from tests.fusion.test_fusion import traced
 
 
 class WithCudnn(StatedGpu):

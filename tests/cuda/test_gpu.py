@@ -35,7 +35,7 @@ def compiled() -> Iterator[None]:
 
 @pytest.mark.parametrize("start", range(16))
 def test_torchs_ops(start: int) -> None:
-    from tests.core.test_conformance import differences
+    from tests.functions.test_conformance import differences
 
     wrong = differences(start, 16, "cuda")
     assert not wrong, "\n".join(wrong)

@@ -18,9 +18,9 @@ from ridgeline import scalars
 from ridgeline.functions.registry import Entry
 from ridgeline.tensors.dispatch import make_function
 from ridgeline.tensors.pytree import flatten
-from tests.core import gradient_cases as public
-from tests.core.batching_examples import all_rows, examples
-from tests.core.test_scalar_rows import (
+from tests.autograd import gradient_cases as public
+from tests.ops.batching_examples import all_rows, examples
+from tests.ops.test_scalar_rows import (
     CASES as SCALARS,
     KINDS,
     OF_ONE_TYPE,

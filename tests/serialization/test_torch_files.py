@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ridgeline as rl
-from tests.frontend.test_interrupted_blocks import interrupted
+from tests.record.test_interrupted_blocks import interrupted
 
 NAMES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16",

@@ -1,1 +1,0 @@
-"""The op families against torch: values, element types, gradients of first and second order."""
