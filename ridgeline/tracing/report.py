@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _BY_ITSELF = ("for each size by itself", "is used as a number: each value is traced")
 MOST_ALIKE = 3  # traces for one reason after which the user is told
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+_TEXT = re.compile(r"(?<=(?:was| is) )'[^']*'")  # of an argument that is one
 _SIZES = re.compile(r"^argument \d+ was \w+\[.*\] and is \w+\[")
 _ALONE = re.compile(r"\((?:for this call alone:|open: every call runs Python, because) (.*)\)$")
 _PYTHON = (
@@ -48,7 +49,7 @@ class History:
         self.count = 0
         self._name = name
         self._entries: deque[tuple[str, str]] = deque(maxlen=MOST_REASONS)
-        self._alike: Counter[str] = Counter()  # reasons that differ in numbers only
+        self._alike: Counter[str] = Counter()  # reasons that differ in numbers and texts only
 
     def add(self, signature: str, reason: str, serves_more: bool = False) -> None:
         """One more trace; one that serves other sizes as well is no cause for a warning."""
@@ -58,7 +59,7 @@ class History:
         if (self.count == 1 or serves_more) and alone is None:
             return
         why = reason.partition(" (")[0] if alone is None else alone[1]
-        kind = _NUMBER.sub("…", why)
+        kind = _NUMBER.sub("…", _TEXT.sub("…", why))
         self._alike[kind] += 1
         if self._alike[kind] == MOST_ALIKE:
             self._warn(why, _PYTHON if alone is not None else _remedy(reason))

@@ -375,3 +375,10 @@ def test_some_shapes_and_settings_are_no_reason_to_complain(
             f(rl.ones(n), n == 1)
             f(rl.ones(n), n == 2)
     assert not [w for w in recwarn if w.category is RetraceWarning]
+
+
+def test_texts_that_change_are_one_reason():
+    counted = rl.jit(lambda x, text: x * len(text))
+    with pytest.warns(RetraceWarning, match="argument 2 was"):
+        for length in range(6):
+            assert counted(rl.ones(2), "a" * length).tolist() == [length] * 2
