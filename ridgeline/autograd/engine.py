@@ -43,6 +43,7 @@ from ridgeline.tensors.differentiable import (
     HookHandle as HookHandle,  # pickles name it as a member of this module
     Watch,
     observed,
+    retaining,
 )
 from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor, wrap
@@ -103,22 +104,27 @@ def _check_root(root: Tensor, wanted: Sequence[Tensor] | None) -> None:
 
 def _watchers(order: Sequence[Node], mode: int) -> dict[Node, Watcher]:
     """Hooks and retained gradients of tensors inside the graph, by node."""
-    found: dict[Node, Watcher] = {}
-    if not observed:
-        return found
-    for node in order:
-        if node in observed:
-            found[node] = _watcher(list(node.watches), mode)
-    return found
+    if not observed and not retaining:
+        return {}
+    inside, kept = set(order), dict[Node, list[Tensor]]()
+    for tensor in retaining:
+        if tensor._cell.capture is modes.capture and not tensor.is_leaf:
+            for node in nodes_of(tensor):
+                if node in inside:
+                    kept.setdefault(node, []).append(tensor)
+    return {
+        node: _watcher(list(node.watches) if node in observed else [], kept.get(node, []), mode)
+        for node in order
+        if node in observed or node in kept
+    }
 
 
-def _watcher(watches: Sequence[Watch], mode: int) -> Watcher:
+def _watcher(watches: Sequence[Watch], kept_by: Sequence[Tensor], mode: int) -> Watcher:
     def see(node: Node, cotangent: Node) -> Node:
         for watch in watches:
             cotangent = _hooked(watch, cotangent, mode)
-            owner = watch.owner()
-            if owner is not None and owner.retains_grad:
-                _add_gradient(owner, cotangent, mode == GRAPH)
+        for tensor in kept_by:
+            _add_gradient(tensor, cotangent, mode == GRAPH)
         return cotangent
 
     return see

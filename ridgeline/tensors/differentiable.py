@@ -54,17 +54,21 @@ class Extra:
 
 
 class Watch:
-    """Hooks on a tensor inside a graph, which stay when its handle goes, and the handle."""
+    """A hook on a tensor inside a graph, and the handle, without which it stays.
+
+    It is one on the value that the tensor had: what is written to it later has hooks of its own.
+    """
 
     __slots__ = ("hooks", "owner")
 
     def __init__(self, owner: Tensor) -> None:
         self.owner = weakref.ref(owner)
-        self.hooks = owner._details().hooks
+        self.hooks: dict[int, Callable[[Tensor], Tensor | None]] = {}
 
 
-# Nodes whose `watches` backward() has to look at.
+# Nodes whose `watches` backward() has to look at, and tensors inside graphs that keep a gradient.
 observed: WeakSet[Node] = WeakSet()
+retaining: WeakSet[Tensor] = WeakSet()
 
 
 class Differentiable(Described):
@@ -163,7 +167,8 @@ class Differentiable(Described):
             raise GradientError("retain_grad() needs a tensor that requires gradients")
         if not self.is_leaf:
             self._details().retains = True
-            observe(self)
+            lose()
+            retaining.add(self._tensor)
 
     @property
     def retains_grad(self) -> bool:
@@ -174,9 +179,7 @@ class Differentiable(Described):
         """Call `hook(gradient)` in every backward pass; what it returns replaces the gradient."""
         if not self.requires_grad:
             raise GradientError("a hook needs a tensor that requires gradients")
-        if not self.is_leaf:
-            observe(self)
-        return HookHandle(self._details().hooks, hook)
+        return HookHandle(self._details().hooks if self.is_leaf else observe(self), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
         """Call `hook(tensor)` whenever a backward pass has added to the `.grad` of this leaf."""
@@ -195,12 +198,13 @@ class Differentiable(Described):
         upcalls.backward(self._tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-def observe(source: Differentiable) -> None:
-    """Let backward() report the gradient of a tensor inside the graph."""
+def observe(source: Differentiable) -> dict[int, Callable[[Tensor], Tensor | None]]:
+    """A table for hooks that backward() calls with the gradient of a tensor inside the graph."""
     lose()
+    watch = Watch(source._tensor)
     for node in nodes_of(source):
         if node not in observed:
             observed.add(node)
             node.watches = []
-        if not any(watch.owner() is source for watch in node.watches):
-            node.watches.append(Watch(source._tensor))
+        node.watches.append(watch)
+    return watch.hooks

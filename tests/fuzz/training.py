@@ -50,7 +50,7 @@ class Training:
     @property
     def traceable(self) -> bool:
         """True where jit takes the step: it keeps nothing in Python, and exchanges no memory."""
-        marks = ("box", "held", "kept", "note", ".data = ", "w0.register_hook")
+        marks = ("box", "held", "kept", "note", "mark", ".data = ", "w0.register_hook")
         return not any(mark in line for line in self.lines for mark in marks)
 
     def without_reads(self) -> Training:
@@ -91,6 +91,13 @@ def note(gradient):
     seen.append(gradient.sum().item())
 def keep_output(module, inputs, output):
     held.append(output)
+marks = []
+def mark(number):
+    return lambda gradient: marks.append((number, *gradient.reshape(-1).tolist()))
+def add_marks():  # hooks of different tensors have an order of their own in torch
+    for row in sorted(marks):
+        seen.extend(row)
+    marks.clear()
 """
 _OPTIMIZERS = (
     "SGD(PARAMETERS, lr=0.1)", "SGD(PARAMETERS, lr=0.05, momentum=0.9)",
@@ -143,12 +150,12 @@ class _Writer:
 def write(seed: int) -> Training:
     """The program of a seed, as it was drawn; torch may refuse some of its lines."""
     writer = _Writer(seed)
-    shape = writer.rng.choice(_SHAPES)
+    shape = "hooked" if seed % _HOOKED == 0 else writer.rng.choice(_SHAPES)
     if writer.rng.random() < 0.8:
         writer.lines.append("optimizer.zero_grad()")
     write_shape = {
         "gan": _gan, "recurrent": _recurrent, "accumulated": _accumulated, "again": _again,
-        "unseen": _unseen, "mixed": _mixed,
+        "unseen": _unseen, "mixed": _mixed, "hooked": _hooked,
     }[shape]  # fmt: skip
     write_shape(writer)
     return Training(seed, tuple(writer.lines), writer.rng.choice(_OPTIMIZERS))
@@ -228,6 +235,41 @@ _UNSEEN = (
     "{t}.detach().mul_(3)", "{t}.data.add_(1)", "with lib.no_grad():\n    {t}.mul_(0.5)",
     "{t}[:2].detach().zero_()", "{t}.data[0] = 2.0", "with lib.no_grad():\n    {t}.copy_(x)",
 )  # fmt: skip
+
+
+_HOOKED = 5  # one training program in so many
+_SHOWN = (
+    "{a}[:]", "{a}.view(3)", "{a}.reshape(3, 1).reshape(3)", "{a}.clone()", "{a}.reshape(1, 3)[0]",
+    "{a}.unsqueeze(0).squeeze(0)", "{a}.expand(3)", "{a}.flip(0).flip(0)", "{a}.contiguous()",
+)  # fmt: skip
+_HOOKS = (
+    "{t}.register_hook(mark({number}))", "{t}.retain_grad()", "{t}.register_hook(double)",
+    "{t}.register_hook(mark({number})); {t}.retain_grad()",
+    "handle = {t}.register_hook(mark({number}))\nhandle.remove()",
+    "{t}.register_hook(lambda g: g * g); {t}.register_hook(mark({number}))",
+)  # fmt: skip
+
+
+def _hooked(writer: _Writer) -> None:
+    """Hooks and retained gradients of many tensors, equal ones and views among them.
+
+    Nothing is written in place: torch 2.13 crashes on some hooks of views of what was written to.
+    """
+    rng = writer.rng
+    for number in range(rng.randint(4, 9)):
+        shown = rng.random() < 0.3 and writer.tensors
+        text = rng.choice(_SHOWN).format(a=rng.choice(writer.tensors)) if shown else ""
+        t = writer.let(text or writer.expression())
+        if rng.random() < 0.6:
+            t = rng.choice([t, t, *writer.tensors, "w0", "w1"])
+            writer.lines.append(rng.choice(_HOOKS).format(t=t, number=number))
+        if rng.random() < 0.25:
+            writer.backward(writer.loss(rng.choice(writer.tensors)), retained=0.8)
+            writer.lines.append("add_marks()")
+    writer.backward(" + ".join(f"({t} * {n}).sum()" for n, t in enumerate(writer.tensors)))
+    writer.lines.append("add_marks()")
+    for t in rng.sample(writer.tensors, 3):
+        writer.let(f"{t}.grad.clone()")
 
 
 def _mixed(writer: _Writer, count: int | None = None) -> None:

@@ -100,3 +100,24 @@ def test_gradients_flow_through_writes_to_detached_memory(
     with WAYS[way]():
         found = _through_a_detached_handle(rl, before, write)
     assert found == _through_a_detached_handle(torch, before, write)
+
+
+def _hooked_and_written(lib: Any, write: str) -> list[Any]:
+    names, seen = _names(lib), list[Any]()
+    t = names["t"] = names["w"] * 3
+    t.register_hook(lambda g: seen.append(("before", g.tolist())))
+    t.retain_grad()
+    exec(write, names)
+    t.register_hook(lambda g: seen.append(("after", g.tolist())))
+    (t * names["x"]).sum().backward()
+    return [sorted(seen), t.grad.tolist(), names["w"].grad.tolist()]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("write", ["t.mul_(2)", "t.add_(v)", "t.copy_(v)", "t[1:] = v[1:]"])
+def test_hooks_stay_with_a_value_and_retained_gradients_with_the_tensor(
+    write: str, way: str
+) -> None:
+    with WAYS[way]():
+        found = _hooked_and_written(rl, write)
+    assert found == _hooked_and_written(torch, write)
