@@ -15,7 +15,7 @@ from ridgeline.functions import (  # noqa: F401
     factorisations,
     fourier,
     gathering,
-    grid_sample,
+    grids,
     histograms,
     indexing,
     linear,
