@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from operator import attrgetter
 from typing import Any, NoReturn
@@ -46,6 +47,19 @@ class WorkerTraceback(Exception):
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(f"in worker {number}:\n{text}")
+
+
+def start_server() -> None:
+    """Start the process that workers are forked from, unless it runs.
+
+    A terminal sends Ctrl-C to it as well, which would end it while it imports.
+    """
+    resource_tracker.ensure_running()  # which lets interrupts through again when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class WorkerPool:
@@ -99,6 +113,7 @@ class WorkerPool:
         chosen: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             chosen.set_forkserver_preload(_PRELOAD)
+            start_server()
         ours, theirs = socket.socketpair()
         with theirs:
             process = chosen.Process(

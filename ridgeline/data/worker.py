@@ -51,6 +51,8 @@ def get_worker_info() -> WorkerInfo | None:
 def main(end: socket.socket, number: int, count: int) -> None:
     """The life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the loader's to answer
+    if hasattr(signal, "pthread_sigmask"):  # what a worker starts may be interrupted again
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_die_with_parent, daemon=True).start()
     config.threads = 1
     channel = Channel(end)

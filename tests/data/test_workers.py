@@ -237,3 +237,31 @@ def test_nothing_is_left_over(ending: str, sent: int | None, code: int, tmp_path
         time.sleep(0.02)
     assert not any(map(_running, pids))
     assert set(os.listdir("/dev/shm")) <= before
+
+
+_INTERRUPTED_SERVER = """
+import os, signal
+from multiprocessing import forkserver
+from ridgeline.data import DataLoader, pool
+from tests.data.test_workers import Noisy
+
+if __name__ == "__main__":
+    pool.start_server()
+    server = forkserver._forkserver
+    first = server._forkserver_pid
+    os.kill(first, signal.SIGINT)  # while it imports, as a terminal would
+    batches = list(DataLoader(Noisy(), batch_size=4, num_workers=2))
+    assert len(batches) and server._forkserver_pid == first
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked from a server on Linux")
+def test_an_interrupt_does_not_end_the_server_of_workers(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_INTERRUPTED_SERVER)
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, program], env={**os.environ, "PYTHONPATH": root}, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
