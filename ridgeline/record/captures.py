@@ -56,7 +56,10 @@ class RunningCapture(Protocol):
     def check_backward(self, order: list[Node]) -> None:
         """Raise where gradients would leave the traced function into graphs recorded outside."""
 
-    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Lifted:
+    def set_number(self, name: Hashable, owner: Any, value: Any) -> None:
+        """A number under a name was written while the function is traced."""
+
+    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Any:
         """The lifted number under a name; however often it is read, it is one input."""
 
     def lifted(self, number: Lifted, dtype: DType) -> Node:

@@ -60,6 +60,14 @@ class ParamGroup(dict[str, Any]):
         if type(value) is not float or type(dict.get(self, key)) is not float:
             bump()  # else it is a number in place of a number, which every call reads anew
         dict.__setitem__(self, key, Row(value) if type(value) is list else value)
+        self._wrote(key, value)
+
+    def _wrote(self, key: str, value: Any) -> None:
+        """Inside a capture, what is read from now on is what the function wrote."""
+        if modes.capture is not None:
+            modes.capture.set_number((id(self), key), self, value)
+            for index, item in enumerate(value if isinstance(value, tuple) else ()):
+                modes.capture.set_number((id(self), key, index), self, item)
 
     def __delitem__(self, key: str) -> None:
         bump()
@@ -69,6 +77,8 @@ class ParamGroup(dict[str, Any]):
         """Change several entries at once."""
         bump()
         dict.update(self, *args, **kwargs)
+        for key in dict(*args, **kwargs):
+            self._wrote(key, dict.__getitem__(self, key))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value under a key, which is set first if it is missing."""

@@ -115,6 +115,16 @@ class SizesNeeded(Exception):
     """A function that was traced with plain sizes picks by values: it is traced once more."""
 
 
+@dataclass(slots=True, eq=False)
+class Setting:
+    """How a lifted number is read on every call, as long as the function does not write it."""
+
+    getter: Callable[[], float]
+
+    def __call__(self) -> float:
+        return self.getter()
+
+
 class Capture:
     """What one traced call has read and changed so far."""
 
@@ -135,7 +145,8 @@ class Capture:
         self.watched: dict[int, tuple[Any, Any]] = {}  # object and its snapshot when first seen
         self.requirements: list[tuple[Callable[[], bool], str]] = []
         self.refusal: Exception | None = None  # why the function cannot be traced
-        self._numbers: dict[Hashable, Lifted] = {}
+        self._numbers: dict[Hashable, Any] = {}  # lifted ones, and those that the function wrote
+        self._number_owners: list[Any] = []
         self._number_inputs: dict[tuple[int, DType], tuple[Lifted, Node]] = {}
         self._origin: dict[Cell, Source] = {}  # cells that are reached in a particular way
         self.counted: CountedMasks | None = None  # where sizes may follow from values
@@ -264,11 +275,22 @@ class Capture:
 
     # ---- numbers, random streams, guards --------------------------------------------------------
 
-    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Lifted:
+    def set_number(self, name: Hashable, owner: Any, value: Any) -> None:
+        """A number under a name was written while the function is traced."""
+        before = self._numbers.get(name)
+        if isinstance(before, Lifted) and isinstance(before.getter, Setting):
+            # what was computed with it before is of the old one, which is gone when that runs
+            setting, old = before.getter, before.value
+            getter, setting.getter = setting.getter, lambda: old
+            self.require(lambda: getter() == old, f"a number that the function sets is {old!r}")
+        self._numbers[name] = value
+        self._number_owners.append(owner)  # or another's name might be the same one day
+
+    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Any:
         """The lifted number under a name; however often it is read, it is one input."""
         found = self._numbers.get(name)
         if found is None:
-            found = self._numbers[name] = Lifted(getter, value)
+            found = self._numbers[name] = Lifted(Setting(getter), value)
         return found
 
     def lifted(self, number: Lifted, dtype: DType) -> Node:

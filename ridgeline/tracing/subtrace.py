@@ -141,7 +141,12 @@ class Enclosure(Capture):
         if self.outer is not None:
             self.outer.check_backward(order)
 
-    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Lifted:
+    def set_number(self, name: Hashable, owner: Any, value: Any) -> None:
+        """What holds outside holds here."""
+        if self.outer is not None:
+            self.outer.set_number(name, owner, value)
+
+    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Any:
         """A number that jit reads anew on every call; without jit, what it is now."""
         if self.outer is not None:
             return self.outer.number(name, getter, value)

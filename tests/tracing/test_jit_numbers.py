@@ -165,3 +165,50 @@ def test_gradients_flow_past_numbers_that_change() -> None:
         expected = np.where(np.arange(6) < n, np.arange(6.0) * n, 0)
         np.testing.assert_array_equal(weight.grad.numpy(), expected)
     assert loss.traces == 2
+
+
+def _made_inside(lr: float) -> rl.Tensor:
+    """An optimizer and its schedule belong to the call."""
+    w = rl.ones(2).requires_grad_()
+    optimizer = rl.optim.Adam([w], lr=lr, betas=(0.5, 0.9))
+    scheduler = rl.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (w * w).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        optimizer.param_groups[0]["betas"] = (0.9, 0.99)
+    optimizer.param_groups[0].update(lr=optimizer.param_groups[0]["lr"] * 2)
+    return w.detach() * optimizer.param_groups[0]["lr"]
+
+
+def test_a_rate_that_a_function_sets_is_the_rate_from_then_on() -> None:
+    jitted = rl.jit(_made_inside)
+    for lr in (0.1, 0.1, 0.3, 0.1):
+        assert jitted(lr).tolist() == pytest.approx(_made_inside(lr).tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda o: rl.optim.lr_scheduler.ExponentialLR(o, 0.5),
+    lambda o: rl.optim.lr_scheduler.StepLR(o, 3, 0.1),
+    lambda o: rl.optim.lr_scheduler.LambdaLR(o, lambda epoch: 1.0),
+])  # fmt: skip
+def test_a_step_of_the_schedule_inside_follows_the_step_with_the_old_rate(make: Any) -> None:
+    def run(decorate: Any) -> list[Any]:
+        w = rl.ones(2).requires_grad_()
+        optimizer = rl.optim.SGD([w], lr=0.1)
+        scheduler = make(optimizer)
+
+        def step() -> rl.Tensor:
+            optimizer.zero_grad()
+            loss = (w * w).sum()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            return loss
+
+        jitted = decorate(step)
+        losses = [jitted().item() for _ in range(8)]
+        return [*losses, *w.tolist(), scheduler.last_epoch, optimizer.param_groups[0]["lr"]]
+
+    assert run(rl.jit) == pytest.approx(run(lambda step: step), rel=1e-6)

@@ -8,14 +8,39 @@ a learning rate never re-traces a jitted step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
+from weakref import ref
 
 from ridgeline.errors import BadValueError
 from ridgeline.optim.optimizer import Optimizer
+from ridgeline.record import mutation
+from ridgeline.record.modes import modes
 
 
 class LRScheduler:
     """Base: `get_lr()` gives the rate of each group at step `last_epoch`."""
+
+    _home: ref[Any] | None  # the capture in which it was made: there it is made anew each time
+    _is_watched = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A schedule that knows where it was made."""
+        made = object.__new__(cls)
+        home = None if modes.capture is None else ref(modes.capture)
+        object.__setattr__(made, "_home", home)
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if modes.capture is not None and (self._home is None or self._home() is not modes.capture):
+            mutation.watch(self)  # what a jitted function changes it depends on
+        if self._is_watched:
+            mutation.bump()
+        object.__setattr__(self, name, value)
+
+    def _guard_state(self, attributes: dict[str, Any]) -> Any:
+        """What a capture depends on: where the schedule is."""
+        object.__setattr__(self, "_is_watched", True)
+        return self.state_dict()
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = optimizer
@@ -55,11 +80,13 @@ class LRScheduler:
 
     def state_dict(self) -> dict[str, Any]:
         """All numbers of the schedule; functions and the optimizer are left out."""
-        return {key: value for key, value in self.__dict__.items() if _is_plain(value)}
+        own = ("_home", "_is_watched")
+        return {k: v for k, v in self.__dict__.items() if _is_plain(v) and k not in own}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self.__dict__.update(state_dict)
+        for key, value in state_dict.items():
+            setattr(self, key, value)
 
 
 def _is_plain(value: Any) -> bool:
