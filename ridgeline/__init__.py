@@ -126,7 +126,7 @@ pi, inf, nan, e, newaxis = math.pi, math.inf, math.nan, math.e, None
 
 _SUBMODULES = frozenset((
     "accelerator", "amp", "array_api", "backends", "compiling", "cuda", "data", "distributed",
-    "distributions", "fft", "func", "hub", "learn", "linalg", "masked", "models",
+    "distributions", "fft", "func", "fx", "hub", "learn", "linalg", "masked", "models",
     "multiprocessing", "nn", "onnx", "optim", "profile", "profiler", "random", "serialization",
     "signal", "sparse", "special", "testing", "train", "types", "utils", "version", "vision",
 ))  # fmt: skip

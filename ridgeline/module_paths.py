@@ -31,7 +31,7 @@ _INSIDE = {
     "optim": "adadelta adagrad adamax adamw asgd nadam radam rmsprop rprop",
     "amp": "autocast_mode grad_scaler",
     "amp.cuda": "autocast_mode grad_scaler common",
-    "fx": "graph graph_module node proxy",
+    "fx": "proxy",
     "nn.parallel": "data_parallel distributed",
     "utils.tensorboard": "writer",
 }

@@ -45,7 +45,7 @@ LAYERS = (
     "random fft linalg masked signal sparse special array_api cuda backends distributed "
     "multiprocessing profiler absent_devices onnx types",
     "nn distributions",
-    "optim data serialization func compiling accelerator",
+    "optim data serialization func fx compiling accelerator",
     "amp hub utils version testing",
     "vision",
     "as_torch standins",
