@@ -118,12 +118,14 @@ def test_there_is_no_cycle_of_imports() -> None:
     assert list(house.cycles(PACKAGE)) == []
 
 
-# Classes of one name that are public under several namespaces: those of torch, of torchvision
-# beside our own transforms of batches, a namespace over the runtime, and the steps of two trades.
+# Classes of one name that are public under several namespaces: those of torch and its fx, of
+# torchvision beside our own models and transforms of batches, a namespace over the runtime, and
+# the steps of two trades.
 SHARED_NAMES = {
-    "Buffer", "CenterCrop", "ColorJitter", "Compose", "Event", "GradScaler", "ImageFolder",
-    "Normalize", "Pad", "RandomCrop", "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop",
-    "RandomVerticalFlip", "Resize", "Step", "Stream", "SummaryWriter", "ToTensor", "Transform",
+    "BasicBlock", "Bottleneck", "Buffer", "CenterCrop", "ColorJitter", "Compose", "ConvNeXt",
+    "Event", "GradScaler", "Graph", "ImageFolder", "Node", "Normalize", "Pad", "RandomCrop",
+    "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "ResNet",
+    "Resize", "Step", "Stream", "SummaryWriter", "ToTensor", "Transform", "Transformer", "VGG",
     "device",
 }  # fmt: skip
 
