@@ -8,7 +8,7 @@ they led. Another pass may go by every other way (`graph/passes/autodiff/remains
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ridgeline.errors import GradientError
@@ -58,7 +58,7 @@ def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> 
         if cell.node in passed:
             tops[graph_track(cell)] = cell.node
     found, closed = remains_below(dict.fromkeys(tops.values()), passed, variables.reach)
-    references = [*map(weakref.ref, variables.owners)]
+    references = [*map(_reference, variables.owners)]
     partly = 0  # variables to which copies lead
     copied: dict[Node, tuple[Node, ...]] = {}
     for track, node in tops.items():
@@ -80,6 +80,13 @@ def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> 
         part = found.get(cell.node)
         if part is not None and part.lost and cell.node.buffer is not None:
             settle(cell)
+
+
+def _reference(owner: Tensor) -> Callable[[], Tensor | None]:
+    """A weak reference to a variable, that by which graphs know it where there is one."""
+    details = owner._track.rare
+    known = None if details is None else details.owner
+    return known if known is not None and known() is owner else weakref.ref(owner)
 
 
 def _move_watches(passed: Set[Node], copies: Mapping[Node, Iterable[Node]]) -> None:

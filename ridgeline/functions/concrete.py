@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.graph.origins import describe, user_line
+from ridgeline.graph.origins import describe, running, user_line
 from ridgeline.graph.placement import movable
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.cells import filled_leaf
@@ -26,6 +26,7 @@ def concrete(node: Node, what: str, remedy: str = "") -> Array:
         if capture.depends(node):
             raise _unknown(node, what, remedy, capture.name)
         return evaluate([node])[0]
+    running.looked = True
     if node.buffer is None:
         flush()
     if node.buffer is None:

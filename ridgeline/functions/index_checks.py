@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ridgeline import dtypes
@@ -12,7 +13,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
-from ridgeline.ops.gather import check_range, on_host
+from ridgeline.ops.gather import asked, in_range
 
 
 def as_index(index: Node, what: str) -> Node:
@@ -34,10 +35,8 @@ def as_vector(index: Node, what: str) -> Node:
 
 def wrapped(index: Node, size: Size, axis: int = 0) -> Node:
     """Negative indices counted from the end; known ones are checked, and left if none is."""
-    if on_host(index):
-        values = index.buffer.array(index.dtype, index.shape)
-        if check_range(values, size, axis, index, negative=True):
-            return index
+    if asked(index, partial(in_range, size, axis, True)):
+        return index
     below = index < 0
     return select(below, index + size, index)
 

@@ -137,7 +137,9 @@ class Node:
     types: tuple[TensorType, ...]
     buffer: Any  # the computed value, once there is one; not part of the node's identity
     origins: tuple[Any, ...]  # where it was made, see graph/origins.py
-    owner: ref[Any] | None  # the tensor that is the variable for which this node stands
+    owner: (
+        Callable[[], Any] | None
+    )  # a weak reference: the tensor that is the variable for which this node stands
     watches: list[Any]  # who wants to see its gradient; only where somebody does
 
     @property

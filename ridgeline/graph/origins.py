@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ridgeline.graph.node import Node
 
@@ -30,6 +30,8 @@ class _Running(threading.local):
 
     module_path: str = ""
     replayed: Mark | None = None  # the line of a call that is made once more
+    looked: bool = False  # a value was read by somebody who may go by it
+    looks: list[Any] | None = None  # what was asked about values: see `asked` of ops/gather.py
 
 
 running = _Running()

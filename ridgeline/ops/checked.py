@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.origins import describe
 from ridgeline.ops.batching import leading
 from ridgeline.ops.elementwise import CAST, CONSTANT, full_like
-from ridgeline.ops.gather import on_host
+from ridgeline.ops.gather import asked, on_host
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.scalars import Array
 
@@ -122,9 +123,13 @@ def _checked(values: Node, rule: Rule) -> Node:
         rule.check(np.asarray(source.attrs.value))
         return values
     if on_host(values):
-        rule.check(values.buffer.array(values.dtype, values.shape))
+        asked(values, partial(_keeps, rule))
         return values
     return node(CHECKED, (values,), rule)
+
+
+def _keeps(rule: Rule, values: Array, made: Node) -> None:
+    rule.check(values)
 
 
 def _infer(types: Sequence[TensorType], rule: Rule) -> tuple[TensorType, ...]:

@@ -8,16 +8,17 @@ advanced indexing) is one of them with ramps and broadcasts as further index arr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ridgeline import dtypes, scalars
 from ridgeline.errors import DTypeError, IndexRangeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
-from ridgeline.graph.origins import describe
+from ridgeline.graph.origins import describe, running
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import IOTA, cast, full_like, iota, select
@@ -29,6 +30,7 @@ from ridgeline.scalars import Array
 if TYPE_CHECKING:
     from ridgeline.graph.vectorize import Batching
 
+Question: TypeAlias = Callable[[Array, Node], Any]  # about values, of a node for messages
 WIDE_ADD = "wide_add"
 _NUMPY: dict[str, Any] = {
     "prod": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -103,12 +105,28 @@ def on_host(index: Node) -> bool:
     return index.buffer is not None and index.types[0].device == "cpu"
 
 
+def asked(node: Node, question: Question) -> Any:
+    """What a question about values says, or raises, where the host has them; None where not.
+
+    Whoever wants to know whether a call would record the same again asks once more.
+    """
+    if not on_host(node):
+        return None
+    answer = question(node.buffer.array(node.dtype, node.shape), node)
+    if running.looks is not None:
+        running.looks.append((node, question, answer))
+    return answer
+
+
+def in_range(size: Size, axis: int, negative: bool, values: Array, made: Node) -> bool:
+    """`check_range` as a question."""
+    return check_range(values, size, axis, made, negative)
+
+
 def check_known(target: Node, indices: Sequence[Node], axes: Sequence[int]) -> None:
     """Indices whose values the host has already are checked at once, on the user's own line."""
     for index, axis in zip(indices, axes):
-        if on_host(index):
-            array = index.buffer.array(index.dtype, index.shape)
-            check_range(array, target.shape[axis], axis, index)
+        asked(index, partial(in_range, target.shape[axis], axis, False))
 
 
 def check_range(index: Array, size: Size, axis: int, made: Node, negative: bool = False) -> bool:

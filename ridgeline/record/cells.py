@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -38,7 +38,7 @@ Step: TypeAlias = tuple[Op, Any]
 
 # The variables of a backward pass, and the bits of those to which a way was let go; None where
 # nobody knows.
-Behind: TypeAlias = tuple[Sequence[weakref.ref[Any]], int] | None
+Behind: TypeAlias = tuple[Sequence[Callable[[], Any]], int] | None
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,9 @@ class Rare:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.owner: weakref.ref[Any] | None = None  # the tensor that is the variable
+        self.owner: Callable[[], Any] | None = (
+            None  # a weak reference: the tensor that is the variable
+        )
         self.steps: tuple[Step, ...] = ()  # how the variable shows the cell, where it is a view
         self.key: Node | None = None  # the node that stands for the variable in graphs
         self.key_version = -1

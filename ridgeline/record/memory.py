@@ -20,6 +20,7 @@ from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.origins import running
 from ridgeline.record.cells import Cell, filled_leaf, rare
 from ridgeline.record.recorder import hold, realize, record
 from ridgeline.record.turns import turn_of
@@ -31,7 +32,8 @@ _SOLE_OWNER = 3  # references to a buffer that one cell holds: its node, a local
 
 
 def settled(cell: Cell) -> Node:
-    """The node of a cell, computed if need be."""
+    """The node of a cell, computed if need be, to look at its value."""
+    running.looked = True
     if cell.types is not None:  # a result of deferred calls, which may be computed as it is
         realize([cell])
     node = refresh(cell)
@@ -133,13 +135,10 @@ def refresh(cell: Cell) -> Node:
     details.key = None
     if shared.memory() is None:  # nobody shares it any more
         turn = turn_of(cell)
-        if turn.lock.acquire(blocking=False):  # else a step is giving the cell another value
-            try:
-                if details.shared is shared and turn_of(cell) is turn:
-                    cell.node = made
-                    details.shared = None
-            finally:
-                turn.lock.release()
+        with (attempt := turn.tried()):  # or a step is giving the cell another value
+            if attempt.is_mine and details.shared is shared and turn_of(cell) is turn:
+                cell.node = made
+                details.shared = None
     return made
 
 

@@ -136,6 +136,8 @@ def lose() -> None:
 
 def settle(cell: Cell) -> None:
     """How a cell stands to differentiation is about to change, or its memory."""
+    if cell.types is not None and cell.run is not None:
+        cell.run.leave()  # the calls may be those of another thread
     _thread.recorder.settle(cell)
 
 

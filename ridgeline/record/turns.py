@@ -12,14 +12,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from itertools import count, repeat
+from operator import call
 from typing import Any, TypeVar
 
-from ridgeline.atomic import at_fork
+from ridgeline.atomic import Block, at_fork
 from ridgeline.weak import WeakMap, WeakSet
 
 T = TypeVar("T")
 AGAIN: Any = object()  # stands for the result of a call that has to be dispatched anew
+
+
+class Tried(Block):
+    """A lock that is taken where nobody has it, and given back; by C code, see `atomic.py`."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._taken: list[bool] = []
+        ends = (int, lock.release)
+        super().__init__(
+            map(self._taken.append, map(lock.acquire, repeat(False))),
+            map(call, map(ends.__getitem__, map(list.pop, repeat(self._taken)))),
+        )
+
+    @property
+    def is_mine(self) -> bool:
+        """True where the lock was free."""
+        return self._taken[-1]
 
 
 class Turn:
@@ -33,6 +53,10 @@ class Turn:
         self.lock = threading.RLock()
         self._last = 0  # the thread whose call came last
         _all.add(self)
+
+    def tried(self) -> Tried:
+        """A block that has the turn if it is free: `is_mine` says so inside."""
+        return Tried(self.lock)
 
     def passed_to_me(self) -> bool:
         """True where the call before this one was another thread's; the lock is held."""

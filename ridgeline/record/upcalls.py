@@ -20,8 +20,8 @@ class Known(Protocol):
     def ready(self) -> bool:
         """True where there is a program for it."""
 
-    def run(self, inputs: Sequence[Any], reason: str) -> list[Any]:
-        """The memory of its results, for that of its inputs."""
+    def run(self, inputs: Sequence[Any], reason: str) -> list[Any] | None:
+        """The memory of its results, for that of its inputs; None where there is no program."""
 
 
 class Match(Protocol):

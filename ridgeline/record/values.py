@@ -12,7 +12,16 @@ from ridgeline.devices import CPU
 from ridgeline.errors import DeviceError, GradientError, ShapeError
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.graph.origins import Mark, Origin, here, inherit, origins_of, stamp, user_line
+from ridgeline.graph.origins import (
+    Mark,
+    Origin,
+    here,
+    inherit,
+    origins_of,
+    running,
+    stamp,
+    user_line,
+)
 from ridgeline.graph.placement import placed
 from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.gather import GATHER
@@ -186,6 +195,7 @@ def owned(node: Node) -> Node:
     buffer = node.buffer  # one read: a constant's goes again
     if buffer is None or modes.capture is not None:
         return node
+    running.looked = True
     made = filled_leaf(node.types[0], space(node.types[0].device).copy(buffer))
     hold(buffer.nbytes)
     made.origins = node.origins

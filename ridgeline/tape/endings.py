@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Any
 
 import numpy as np
 
-from ridgeline.atomic import Change, apply
+from ridgeline.atomic import Change
 from ridgeline.devices import CPU
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Mark
@@ -49,22 +48,26 @@ class Ending:
     inputs: tuple[Any, ...]  # all others
     outputs: tuple[Output, ...]
 
-    def run(self, run: Run, cells: Sequence[Cell | None], reason: str) -> None:
-        """Compute what a deferred run stands for, and give its cells their values."""
+    def run(self, run: Run, cells: Sequence[Cell | None], reason: str) -> list[Change] | None:
+        """Compute what a deferred run stands for: what changes then, such as the values of cells.
+
+        None where there is no program.
+        """
         inputs = list(self.inputs)
         for place, number in self.outside:
             inputs[place] = run.outside[number].node.buffer
         for place, draw, part in self.draws:
             inputs[place] = HostBuffer.borrow(np.array(run.drawn[draw][part] & _MASK, np.uint64))
         results = self.known.run(inputs, reason)
+        if results is None:
+            return None
         changes: list[Change] = []
         for output, cell in zip(self.outputs, cells):
             if cell is not None:
                 node = filled_leaf(output.type, results[output.result])
                 node.origins = output.origins
                 changes += _settled(cell, node)
-        changes.append((run, "deferred", False))
-        apply(starmap(setattr, changes))
+        return changes
 
 
 def _settled(cell: Cell, node: Node) -> list[Change]:
@@ -117,23 +120,31 @@ def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> 
             if source < 0:
                 return None
             outside.append((place, source))
-        elif buffer.nbytes <= MOST_CONSTANT and not _lies_in(buffer, run):
+        elif _is_constant(node, run):
             inputs[place] = buffer
         else:
             return None
     return Ending(match.again(), tuple(outside), tuple(draws), tuple(inputs), tuple(outputs))
 
 
-def _lies_in(buffer: Any, run: Run) -> bool:
-    """True for memory that may be a part of that of a tensor from outside: it has other values the
-    next time. Of memory that is not the host's nobody knows."""
+def _is_constant(node: Node, run: Run) -> bool:
+    """True for memory that the calls made of constants: calls that look at values are on no tape.
+
+    Memory that may be a part of that of a tensor from outside has other values the next time, and
+    so has a variable's. Of memory that is not the host's nobody knows.
+    """
+    buffer = node.buffer
     if type(buffer) is Number0d:
-        return False
-    if not isinstance(buffer, HostBuffer):
         return True
+    if (
+        not isinstance(buffer, HostBuffer)
+        or buffer.nbytes > MOST_CONSTANT
+        or node.owner is not None
+    ):
+        return False
     start, end = buffer.address, buffer.address + buffer.nbytes
     owners = [found.node.buffer for found in run.outside.values()]
-    return any(
+    return not any(
         isinstance(owner, HostBuffer)
         and start < owner.address + owner.nbytes
         and owner.address < end

@@ -24,14 +24,17 @@ from dataclasses import dataclass, field
 from math import copysign
 from types import CodeType, EllipsisType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ref
 
 import numpy as np
 
 from ridgeline.devices import device
 from ridgeline.dtypes import DType
+from ridgeline.errors import RidgelineError
 from ridgeline.functions.random import Generator
-from ridgeline.graph.node import TensorType
+from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Mark, is_inside
+from ridgeline.ops.gather import Question
 from ridgeline.record.cells import Step
 
 if TYPE_CHECKING:
@@ -126,6 +129,30 @@ class Spent:
 
 
 @dataclass(slots=True, eq=False)
+class Look:
+    """What a call asked about values on the host, and must be told again."""
+
+    number: int
+    question: Question
+    answer: Any
+    last: tuple[ref[Node], int] | None = None  # the node and version that gave it last
+
+    def holds(self, node: Node, version: int) -> bool:
+        """True where the answer is the same for what memory holds now."""
+        last = self.last
+        if last is not None and last[0]() is node and last[1] == version:
+            return True
+        try:
+            answer = self.question(node.buffer.array(node.dtype, node.shape), node)
+        except RidgelineError:
+            return False  # the call made in earnest raises it
+        if answer != self.answer:
+            return False
+        self.last = ref(node), version
+        return True
+
+
+@dataclass(slots=True, eq=False)
 class Entry:
     """One public call that was recorded, and what comes after it."""
 
@@ -143,6 +170,7 @@ class Entry:
     draws: tuple[tuple[Generator, int], ...] = ()
     grads: tuple[Gradient, ...] = ()
     spent: tuple[Spent, ...] = ()
+    looks: tuple[Look, ...] = ()
     transparent: bool = False  # nothing is recorded: it is made in earnest every time
     breaks: bool = False  # it looks at values: what is recorded is computed before it
     bound: int = 0  # tensors that have numbers when the call has its arguments

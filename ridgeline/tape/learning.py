@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline.record.cells import GRAPH, LEAF, Cell
-from ridgeline.tape.entries import Many, NotTaped, Shown, Spent
+from ridgeline.tape.entries import Look, Many, NotTaped, Ref, Shown, Spent
 from ridgeline.tape.run import Run, is_resident
 from ridgeline.tensors.tensor import Tensor
 
@@ -20,6 +20,21 @@ def is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]
         return False
     writes = any(tensor._cell.version != state[1] for tensor, state in zip(tensors, before))
     return writes or all(tensor._track.mode != LEAF for tensor in tensors)
+
+
+def looked_at(run: Run, looks: list[Any], tensors: list[Tensor]) -> tuple[Look, ...]:
+    """What a call asked about memory from outside; what it made itself is always the same."""
+    if not looks:
+        return ()
+    numbers = {id(found.node): number for number, found in run.outside.items()}
+    found: list[Look] = []
+    for node, question, answer in looks:
+        number = numbers.get(id(node))
+        if number is not None:
+            found.append(Look(number, question, answer))
+        elif any(t._cell.run is not run and t.dtype is node.dtype for t in tensors):
+            raise NotTaped("values that may come from a tensor")
+    return tuple(found)
 
 
 def is_settled(value: Any) -> bool:
@@ -56,6 +71,17 @@ def alike(result: Any, other: Any) -> bool:
     if type(result) is Many and type(other) is Many:
         return len(result.parts) == len(other.parts) and all(map(alike, result.parts, other.parts))
     return bool(result == other)
+
+
+def refs(values: Any) -> list[Ref]:
+    """The tensors among the arguments of an entry, in order."""
+    found: list[Ref] = []
+    for value in values:
+        if type(value) is Ref:
+            found.append(value)
+        elif type(value) is Many:
+            found += refs(value.parts)
+    return found
 
 
 def collect(values: Any, tensors: list[Tensor]) -> None:

@@ -1,33 +1,32 @@
 """A run along a tape: the calls since the last flush, and the tensors that they are about.
 
-While a run is *deferred* its calls build no nodes. `leave` makes them in earnest, in their order
-and modes, and gives the tensors that were handed out the nodes that they would have had; the run
-is one like any other from then on, whose calls record.
+While a run is *deferred* its calls build no nodes. `leave` makes them in earnest (`earnest.py`),
+and gives the tensors that were handed out the nodes that they would have had; the run is one like
+any other from then on, whose calls record. It is the only way out, for whoever comes along.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from itertools import starmap
 from typing import Any
 
-from ridgeline.atomic import Change, Switch, apply
 from ridgeline.devices import CPU
+from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node
-from ridgeline.graph.origins import running
 from ridgeline.record.cells import GRAPH, LEAF, PLAIN, Cell, Step, Track, steps_between
 from ridgeline.record.graph_recorder import GraphRecorder
-from ridgeline.record.modes import modes
+from ridgeline.record.memory import refresh
 from ridgeline.record.numbers import Number0d
-from ridgeline.record.recorder import drawing, record_with
 from ridgeline.record.values import read
+from ridgeline.tape.earnest import Earnest
 from ridgeline.tape.entries import (
     BLOCK,
     FIRST,
     KNOWN,
     MADE,
     Entry,
+    Look,
     Many,
     NotTaped,
     Place,
@@ -37,13 +36,12 @@ from ridgeline.tape.entries import (
     frozen,
     same,
 )
-from ridgeline.tensors.differentiable import Extra
-from ridgeline.tensors.tensor import Tensor, holding
+from ridgeline.tensors.tensor import Tensor
 
 MISS: Any = object()  # stands for the result of a call that is not the one of an entry
 _new = object.__new__
 _ref = weakref.ref
-_Draws = tuple[tuple[int, int], ...]  # seed and offset of each draw of a call
+Draws = tuple[tuple[int, int], ...]  # seed and offset of each draw of a call
 
 
 class _Type:
@@ -80,44 +78,49 @@ class Run:
 
     def __init__(self, recorder: GraphRecorder, root: Place) -> None:
         self.recorder = recorder
+        self.defaults = defaults.dtype, defaults.device
         self.root = self.at = root
         self.start: Entry | None = None  # the first call
         self.calls = 0  # that were recorded
-        self.deferred = self.leaving = self.lost = False
-        self.lock = threading.RLock()  # of whoever gives cells their nodes
+        self.deferred = self.lost = False
+        self.lock = threading.RLock()  # of whoever defers calls, or gives cells their nodes
         self.spent: set[int] = set()  # whose graph was let go
         self.count = 0  # tensors that have a number
         self.outside: dict[int, Outside] = {}  # by number
         self.numbers: dict[int, int] = {}  # of cells and blocks from outside, by identity
         self.made: dict[int, weakref.ref[Cell]] = {}  # cells of the tape, by number
-        self.log: list[tuple[Entry, _Draws]] = []  # deferred calls
-        self.done = 0  # of these, how many were made in earnest
+        self.log: list[tuple[Entry, Draws]] = []  # deferred calls
         self.drawn: list[tuple[int, int]] = []  # by deferred calls
         self.trial: dict[int, Outside] = {}  # what an entry that is being tried would bind
-        self._handles: dict[int, Tensor] = {}  # while calls are being made in earnest
 
     # ---- tensors among arguments ----------------------------------------------------------------
 
-    def describe(self, value: Any, tensors: list[Tensor]) -> Any:
-        """An argument as an entry keeps it; memory from outside gets its number."""
+    def describe(self, value: Any, tensors: list[Tensor], blocks: bool = True) -> Any:
+        """An argument as an entry keeps it; memory from outside gets its number.
+
+        Where a call writes to what it is given, `blocks` of memory do not stand for themselves.
+        """
         if isinstance(value, Tensor):
             tensors.append(value)
-            return self.ref(value)
+            return self.ref(value, blocks)
         if type(value) in (list, tuple) and _holds_tensors(value):
-            return Many(type(value), tuple([self.describe(part, tensors) for part in value]))
+            parts = [self.describe(part, tensors, blocks) for part in value]
+            return Many(type(value), tuple(parts))
         return frozen(value)
 
-    def ref(self, value: Tensor) -> Ref:
+    def ref(self, value: Tensor, blocks: bool = True) -> Ref:
         """A tensor by its number; memory that comes from outside gets one."""
         cell, track, steps = value._cell, value._track, value._steps
         own = track is cell
+        if not own and track.mode != LEAF and (track.mode == GRAPH or track.rare is not None):
+            raise NotTaped("a graph of a handle's own")
         if cell.run is self:
             kind = cell.types[0] if cell.types is not None else cell.node.types[0]
             return Ref(cell.slot, MADE, kind, track.mode, own, steps)
         if cell.capture is not None or track.capture is not None:
             raise NotTaped("a tensor of a trace")
         node = self._resident(value)
-        if steps and own and track.mode == PLAIN:
+        if blocks and steps and own and track.mode == PLAIN:
             block, rest = _block(value)
             if block is not node:
                 number = self.numbers.get(id(block))
@@ -132,14 +135,16 @@ class Run:
             return Ref(number, KNOWN, node.types[0], track.mode, own, steps)
         number = self._take(cell, node, False)
         self.outside[number].stands_for(track)
+        if track.mode == LEAF and track.rare is not None:
+            key = track.rare.key
+            if key is not None and key.buffer is not node.buffer:
+                track.rare.key = None  # an older copy of the same values
         return Ref(number, FIRST, node.types[0], track.mode, own, steps)
 
     def _resident(self, value: Tensor) -> Node:
-        cell, track = value._cell, value._track
-        node = cell.node
-        if not is_resident(cell, track):
+        if not is_resident(value._cell, value._track):
             raise NotTaped("a tensor that is no plain memory")
-        return node
+        return value._cell.node
 
     def _take(self, cell: Cell, node: Node, block: bool) -> int:
         number = self.count
@@ -208,6 +213,11 @@ class Run:
         found = self.trial[number] = Outside(cell, node, block)
         found.stands_for(value._track)
         return True
+
+    def sees(self, look: Look) -> bool:
+        """True where values are such as a call that was recorded found them."""
+        found = self.trial.get(look.number) or self.outside.get(look.number)
+        return found is not None and look.holds(found.node, found.version)
 
     def take_over(self, count: int) -> None:
         """The memory that was tried is the tape's from now on; so many tensors have numbers."""
@@ -310,7 +320,7 @@ class Run:
         for cell in (*cells, *[found.cell for found in self.outside.values()]):
             if cell is not None and cell.run is self:
                 cell.run = None
-        for table in (self.made, self.outside, self.numbers, self.trial, self._handles):
+        for table in (self.made, self.outside, self.numbers, self.trial):
             table.clear()
         self.log.clear()
 
@@ -323,154 +333,14 @@ class Run:
     def leave(self) -> None:
         """Record what was deferred; the cells that were handed out get their nodes."""
         with self.lock:
-            if not self.deferred or self.leaving:
-                return
-            back = self._as_at_first()
-            visible = [(details, "grad", details.grad) for details in self._variables()]
-            plain = Switch(modes, eager=False, on_read=False, anomaly=None, capture=None)
-            with plain, record_with(self.recorder):
-                try:
-                    self.leaving = True
-                    while self.done < len(self.log):
-                        entry, draws = self.log[self.done]
-                        self._make(entry, draws)
-                        self.done += 1
-                        self.calls += 1
-                finally:
-                    apply(starmap(setattr, (*visible, *back, (self, "leaving", False))))
-            self.deferred = False
-            self._handles.clear()
-            self.log.clear()
-
-    def _variables(self) -> list[Extra]:
-        """The gradients and hooks of variables to which deferred backward passes went."""
-        found = [self.owner(g.owner) for entry, _ in self.log for g in entry.grads]
-        return [owner._details() for owner in found if owner is not None]
-
-    def _as_at_first(self) -> list[Change]:
-        """Put memory from outside back as it was; how it is now, where the tape did not write."""
-        now: list[Change] = []
-        first: list[Change] = []
-        for outside in self.outside.values():
-            cell = outside.cell
-            if outside.block:
-                continue
-            if outside.written:
-                if cell.types is not None:
-                    first += [(cell, "run", None), (cell, "types", None)]
-                    first += _state(cell, outside.node, outside.version, outside.mode)
-                    first.append((outside, "written", False))
-            elif cell.node is not outside.node:
-                now += _state(cell, cell.node, cell.version, cell.mode)
-                first += _state(cell, outside.node, outside.version, outside.mode)
-        apply(starmap(setattr, first))
-        return now
-
-    def _make(self, entry: Entry, draws: _Draws) -> None:
-        """Make one call, and give its results to the cells that were handed out."""
-        tensors: list[Tensor] = []
-        values = [self._rebuilt(value, tensors) for value in entry.args]
-        split = len(values) - len(entry.names)
-        for gradient in entry.grads:
-            owner = self.owner(gradient.owner)
-            if owner is not None:
-                before = gradient.before
-                owner._details().grad = None if before is None else self._handle(before)
-        written = [cell for w in entry.writes if (cell := self.cell(w.number)) is not None]
-        back = [c for cell in written for c in _state(cell, cell.node, cell.version, cell.mode)]
-        pending = self.recorder.pending
-        start = len(pending)
-        path = "" if entry.mark is None else entry.mark[2]
-        switch = Switch(modes, gradients=entry.gradients, autocast=entry.autocast)
-        here = Switch(running, module_path=path, replayed=entry.mark)
-        try:
-            with switch, here, drawing(draws):
-                made = entry.function(*values[:split], **dict(zip(entry.names, values[split:])))
-        except BaseException:
-            apply(starmap(setattr, back))
-            raise
-        moved: dict[int, Cell] = {}
-        self._transplant(entry.result, made, moved)
-        for gradient in entry.grads:
-            owner = self.owner(gradient.owner)
-            left = None if owner is None else owner._details().grad
-            if gradient.before is None and left is not None:
-                self._given(gradient.number, left, moved)
-        for number in [write.number for write in entry.writes]:
-            if number in self.outside:
-                self.wrote(number)
-        if pending is not self.recorder.pending:
-            pending, start = self.recorder.pending, 0
-        for place in range(start, len(pending)):
-            cell = pending[place]()
-            if cell is not None and id(cell) in moved:
-                pending[place] = _ref(moved[id(cell)])
+            if self.deferred:
+                Earnest(self).make()
 
     def wrote(self, number: int) -> None:
         """A call wrote to memory from outside: it is the tape's from now on."""
         outside = self.outside[number]
         outside.written = True
         outside.cell.run, outside.cell.slot = self, number
-
-    def _transplant(self, shown: Any, made: Any, moved: dict[int, Cell]) -> None:
-        if type(shown) is Shown:
-            if shown.new:
-                self._given(shown.number, made, moved)
-        elif type(shown) is Many:
-            for part, result in zip(shown.parts, made):
-                self._transplant(part, result, moved)
-
-    def _given(self, number: int, made: Tensor, moved: dict[int, Cell]) -> None:
-        """Give the cell of a number, if it is held, what a recorded one has."""
-        source = made._cell
-        reference = self.made.get(number)
-        cell = None if reference is None else reference()
-        if source.run is self:
-            cell = source  # another result on the same memory was here before
-        elif cell is None:
-            cell = source
-            self.adopt(cell, number)
-        else:
-            moved[id(source)] = cell
-            cell.version, cell.mode, cell.rare = source.version, source.mode, source.rare
-            cell.node = source.node
-            cell.types = None
-        own = made._track is source
-        made._cell = cell
-        if own:
-            made._track = cell
-        whole = holding(cell.node, cell.mode)
-        whole._cell = whole._track = cell
-        self._handles[number] = whole
-
-    def _rebuilt(self, value: Any, tensors: list[Tensor]) -> Any:
-        if type(value) is Ref:
-            tensors.append(self._handle(value))
-            return tensors[-1]
-        if type(value) is Many:
-            parts = [self._rebuilt(part, tensors) for part in value.parts]
-            return parts if value.kind is list else value.kind(parts)
-        return value
-
-    def _handle(self, ref: Ref) -> Tensor:
-        """A handle like the one that a call was given."""
-        outside = self.outside.get(ref.number)
-        if outside is not None and outside.block:
-            made = holding(outside.node, ref.mode)
-            made._steps = ref.steps
-            return made
-        owner = self.owner(ref.number) if ref.mode == LEAF and not ref.steps else None
-        if owner is not None:
-            return owner
-        made = _new(Tensor)
-        cell = self._handles[ref.number]._cell if outside is None else outside.cell
-        made._cell, made._steps = cell, ref.steps
-        if ref.mode == LEAF and outside is not None and outside.variable is not None:
-            made._track = outside.variable
-        else:
-            made._track = cell if ref.own else Track(ref.mode, None)
-        made._seen = made._extra = None
-        return made
 
     def owner(self, number: int) -> Tensor | None:
         """The variable whose memory has a number."""
@@ -486,14 +356,16 @@ def is_resident(cell: Cell, track: Track) -> bool:
     """True for memory of our own on the host that has its value, and no graph."""
     if cell.capture is not None or track.capture is not None or cell.types is not None:
         return False
+    if cell.rare is not None and cell.rare.shared is not None:
+        refresh(cell)  # nobody may share it any more
+        if cell.rare.shared is not None:
+            return False
     node, details = cell.node, track.rare
     if node.op is not LEAF_OP or node.buffer is None or type(node.buffer) is Number0d:
         return False
     if track.mode == GRAPH or node.types[0].device != CPU:
         return False
-    if track.mode == LEAF and (details is None or details.steps):
-        return False
-    return cell.rare is None or cell.rare.shared is None
+    return track.mode != LEAF or not (details is None or details.steps)
 
 
 def _block(value: Tensor) -> tuple[Node, tuple[Step, ...]]:
@@ -509,7 +381,3 @@ def _holds_tensors(values: Any) -> bool:
     return any(
         isinstance(v, Tensor) or (type(v) in (list, tuple) and _holds_tensors(v)) for v in values
     )
-
-
-def _state(cell: Cell, node: Node, version: int, mode: int) -> list[Change]:
-    return [(cell, "node", node), (cell, "version", version), (cell, "mode", mode)]

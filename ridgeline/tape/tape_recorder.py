@@ -20,8 +20,17 @@ from ridgeline.record.modes import modes
 from ridgeline.record.recorder import begin_with
 from ridgeline.record.upcalls import Match
 from ridgeline.tape.endings import Ending, learnt
-from ridgeline.tape.entries import Entry, Gradient, NotTaped, Place, Ref, Shown, Write
-from ridgeline.tape.learning import alike, collect, is_settled, is_spent, is_transparent, let_go
+from ridgeline.tape.entries import BLOCK, Entry, Gradient, NotTaped, Place, Ref, Shown, Write
+from ridgeline.tape.learning import (
+    alike,
+    collect,
+    is_settled,
+    is_spent,
+    is_transparent,
+    let_go,
+    looked_at,
+    refs,
+)
 from ridgeline.tape.run import MISS, Run
 from ridgeline.tensors.differentiable import Extra, HookHandle
 from ridgeline.tensors.tensor import Tensor
@@ -43,7 +52,7 @@ class TapeRecorder:
     def __init__(self) -> None:
         self.graph = GraphRecorder()
         self.graph.piled_up = self.flush
-        self.hold, self.tracked = self.graph.hold, self.graph.tracked
+        self.hold = self.graph.hold
         self.state = FREE
         self.run = Run(self.graph, Place())
         self._world: Any = None  # what entries depend on besides their modes
@@ -51,7 +60,9 @@ class TapeRecorder:
         self._seen: set[Any] = set()  # first calls after a flush
         self._gradients: list[tuple[Tensor, Ref | None]] | None = None  # of a call being recorded
         self._draws: list[tuple[Any, int]] = []
-        self._computed = self._recorded = False  # while a call was being made
+        # while a call was being made:
+        self._computed = self._recorded = False
+        self._writers: set[Any] = set()  # functions that write through views of memory
 
     # ---- public calls ---------------------------------------------------------------------------
 
@@ -63,7 +74,10 @@ class TapeRecorder:
             self._restart()  # nothing is recorded, as after a flush
         run, frame = self.run, sys._getframe(2)
         if run.deferred:
-            made = self._matched(run, function, args, named, frame)
+            with run.lock:  # another thread may look at what is deferred
+                made = self._matched(run, function, args, named, frame) if run.deferred else MISS
+            if type(made) is Entry:
+                return self._followed(run, made, function, args, named, frame)
             if made is not MISS:
                 return made
         elif run.at is run.root:
@@ -94,9 +108,9 @@ class TapeRecorder:
             if self._is_promising(entry):
                 run.deferred = True
                 made = self._matched(run, function, args, named, frame)
-                if made is not MISS:
+                if made is not MISS and type(made) is not Entry:
                     return made
-                run.deferred = False
+                run.deferred = type(made) is Entry
         if entry is not None and entry.breaks:
             run.trial.clear()
             self.compute(())
@@ -121,7 +135,7 @@ class TapeRecorder:
 
     def _begun(self) -> Run:
         """The run of the calls since the last flush, of which the first is about to be made."""
-        world = config.epoch, defaults.dtype, HookHandle.added
+        world = config.epoch, defaults.dtype, defaults.device, HookHandle.added
         if world != self._world or self._entries > MOST_ENTRIES:
             self._world, self._entries = world, 0
             self.run = Run(self.graph, Place())
@@ -160,6 +174,8 @@ class TapeRecorder:
             else:
                 if entry.grads and not self._accumulates(run, entry):
                     continue
+                if entry.looks and not all(map(run.sees, entry.looks)):
+                    continue
                 if _is_line(entry, frame):
                     return entry
         return None
@@ -169,14 +185,17 @@ class TapeRecorder:
     def _matched(
         self, run: Run, function: Any, args: tuple[Any, ...], named: Any, frame: FrameType
     ) -> Any:
-        """The result of a call that is the known one; MISS where it is not."""
+        """The result of a call that is the known one; MISS where it is not.
+
+        The entry of a call that is made in earnest all the same.
+        """
         if modes.capture is not None or modes.eager or modes.on_read or modes.anomaly is not None:
             return MISS
         entry = self._known(run, function, args, named, frame)
-        if entry is None or entry.breaks or defaults.dtype is not self._world[1]:
+        if entry is None or entry.breaks or (defaults.dtype, defaults.device) != run.defaults:
             return MISS
         if entry.transparent:
-            return self._followed(run, entry, function, args, named, frame)
+            return entry
         shown = entry.single
         if shown is not None:
             cell = _new(Cell)
@@ -293,15 +312,16 @@ class TapeRecorder:
             run.take_over(run.count if entry.transparent else entry.bound)
         before = [(t._cell, t._cell.version, t._cell.mode, t._track.mode) for t in tensors]
         self._gradients, self._draws = [], []
-        self._computed = self._recorded = False
-        self.state = INSIDE
+        self._computed = self._recorded = running.looked = False
+        looks: list[Any] = []
+        self.state, running.looks = INSIDE, looks
         try:
             made = function(*args, **named)
         except BaseException:
             run.lost = True
             raise
         finally:
-            self.state = LOST if run.lost else FREE
+            self.state, running.looks = LOST if run.lost else FREE, None
         if run is not self.run or self._computed:
             if not run.lost and entry is None and learning is not None:
                 learning.breaks, learning.transparent = True, False
@@ -314,6 +334,7 @@ class TapeRecorder:
             return made
         try:
             if learning is not None:
+                learning.looks = looked_at(run, looks, tensors)
                 entry = self._learnt(run, learning, made, tensors, before)
             else:
                 assert entry is not None
@@ -333,7 +354,8 @@ class TapeRecorder:
         """A call as an entry, without what comes of it."""
         run.trial.clear()
         count = run.count
-        values = tuple([run.describe(v, tensors) for v in (*args, *named.values())])
+        blocks = function not in self._writers
+        values = tuple([run.describe(v, tensors, blocks) for v in (*args, *named.values())])
         mark = here(3)
         return Entry(
             function, values, tuple(named), mark, (frame.f_code, frame.f_lasti), modes.gradients,
@@ -345,8 +367,10 @@ class TapeRecorder:
     ) -> Entry:
         """The entry with what came of the call; it is a part of the tape from now on."""
         if not self._recorded and not self._draws and is_transparent(run, made, tensors, before):
-            entry.transparent = True
+            entry.transparent, entry.looks = True, ()
             run.forget(entry.bound)
+        elif running.looked:
+            raise NotTaped("a call that goes by values")
         else:
             self._effects(run, entry, made, tensors, before)
             plain = not (entry.writes or entry.tracks or entry.draws or entry.grads or entry.spent)
@@ -366,9 +390,13 @@ class TapeRecorder:
         """Note what a call did besides giving its result, and that."""
         writes: dict[int, Write] = {}
         tracks: list[tuple[int, int]] = []
+        kinds = [ref.kind for ref in refs(entry.args)]
         for place, (tensor, (cell, version, mode, track)) in enumerate(zip(tensors, before)):
             if tensor._cell is not cell:
                 raise NotTaped("a tensor was given other memory")
+            if cell.version != version and kinds[place] == BLOCK:
+                self._writers.add(entry.function)
+                raise NotTaped("a write through a block")
             number = cell.slot if cell.run is run else run.numbers.get(id(cell))
             if cell.version != version or cell.mode != mode:
                 if number is None or cell.node.buffer is not None:
@@ -420,6 +448,8 @@ class TapeRecorder:
             if self._recorded or self._draws:
                 raise NotTaped("a call that does something else")
             return
+        if running.looked:
+            raise NotTaped("a call that goes by values")
         again = Entry(
             entry.function, entry.args, entry.names, entry.mark, entry.caller, entry.gradients,
             entry.autocast,
@@ -472,9 +502,13 @@ class TapeRecorder:
 
     def live(self) -> list[Cell]:
         """The cells that are recorded and that somebody still holds, in program order."""
-        if self.run.deferred:
-            self.run.leave()
+        self.run.leave()
         return self.graph.live()
+
+    def tracked(self) -> list[Cell]:
+        """The cells with a graph that somebody still holds, computed or not."""
+        self.run.leave()
+        return self.graph.tracked()
 
     # ---- flushes --------------------------------------------------------------------------------
 
@@ -486,14 +520,13 @@ class TapeRecorder:
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         """Compute some cells, together with everything that is live."""
         run = self.run
-        if self.state == INSIDE or run.leaving:
-            self._computed, run.lost = True, run.lost or run.leaving
+        if self.state == INSIDE:
+            self._computed = True
             if run.deferred:
                 run.leave()
             self.graph.compute(cells, reason)
             return
         if run.deferred and self._ended(run, cells, reason):
-            self._restart()
             return
         if run.deferred:
             self._missed(run, None)
@@ -524,15 +557,18 @@ class TapeRecorder:
             for cell in cells:
                 if cell.run is not run and (cell.types is not None or cell.node.buffer is None):
                     return False
-            if not run.log:
-                run.deferred = False
-                return True
-            held = run.held()
-            ending = run.at.endings.get(held)
-            if ending is None or not ending.known.ready():
-                return False
-            ending.run(run, [run.cell(o.number) for o in ending.outputs], reason)
-            self._reached(run, ending)
+            changes: list[Change] = [(self, "run", Run(self.graph, run.root))]
+            if run.log:
+                ending = run.at.endings.get(run.held())
+                held = () if ending is None else [run.cell(o.number) for o in ending.outputs]
+                computed = None if ending is None else ending.run(run, held, reason)
+                if ending is None or computed is None:
+                    return False
+                changes += computed
+                self._reached(run, ending)
+            changes.append((run, "deferred", False))
+            apply(starmap(setattr, changes))
+            run.end()
             return True
 
     def _reached(self, run: Run, ending: Ending) -> None:

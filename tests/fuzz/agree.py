@@ -20,6 +20,7 @@ from tests.fuzz.ways import (
     Rejected,
     Results,
     by_torch,
+    came,
     exact_only,
     interpreted,
     perturbed,
@@ -75,8 +76,8 @@ def _judge_exact(program: Program, ways: Sequence[str], place: str) -> Finding |
         outcomes = _attempt(program, way, calls, place)
         if isinstance(outcomes, Finding):
             return outcomes
-        for turn, (got, expected) in enumerate(zip(outcomes, wanted)):
-            for number, pair in enumerate(zip(got, expected)):
+        for turn, got in zip(came(way, len(calls), len(outcomes)), outcomes):
+            for number, pair in enumerate(zip(got, wanted[turn])):
                 detail = difference(*pair)
                 if detail:
                     return Finding(way, turn, number, detail)
@@ -146,7 +147,7 @@ def _worst_excess(
     references: Sequence[Sequence[Results]],
     truth: Sequence[Results],
 ) -> Finding | None:
-    for turn, got in enumerate(outcomes):
+    for turn, got in zip(came(way, len(truth), len(outcomes)), outcomes):
         for number, value in enumerate(got):
             judged = [r[turn][number] for r in references]
             detail = _excess(value, judged, truth[turn][number])

@@ -19,7 +19,7 @@ def ways_for(seed: int, place: str = "cpu") -> tuple[str, ...]:
     if place == "loops":
         return ("GPU loops",)
     plain = ("deferred", "matched", "jit")
-    plain = plain if place == "cuda" else (*plain, "deferred, interpreted")
+    plain = plain if place == "cuda" else (*plain, "deferred, interpreted", "matched, interpreted")
     turn = seed % _TURNS
     return (*plain, "eager") if turn == 0 else (*plain, "donated") if turn == 1 else plain
 

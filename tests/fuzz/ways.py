@@ -22,6 +22,7 @@ from ridgeline.graph import interpreter
 from ridgeline.graph.node import Node
 from ridgeline.runtime.cpu import executor
 from ridgeline.tracing import trace
+from tests.fuzz.deviations import interpreted_programs
 from tests.fuzz.program import Array, Program, settings
 
 try:
@@ -140,10 +141,27 @@ def deferred(program: Program, calls: Sequence[Call], place: str) -> list[Result
 
 
 def matched(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
-    """The same in a loop, so that the last time each call is matched against a tape."""
+    """The same in a loop, so that calls are learnt by a tape, matched, and deviate from it."""
     with rl.config.override(tier="compiled", tape=True):
-        again = [call for call in calls for _ in range(_TIMES)]
-        return _run(program, again, place=place)[_TIMES - 1 :: _TIMES]
+        return _run(program, _again(calls), place=place)
+
+
+def matched_interpreted(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
+    """The same where the interpreter runs what is matched."""
+    with interpreted_programs(), rl.config.override(tape=True):
+        return _run(program, _again(calls), place=place)
+
+
+def _again(calls: Sequence[Call]) -> list[Call]:
+    """Each call some times in a row, and then all of them in turns, twice."""
+    return [call for call in calls for _ in range(_TIMES)] + [*calls] * 2
+
+
+def came(way: str, calls: int, outcomes: int) -> list[int]:
+    """Of each outcome of a way, which of the calls gave it."""
+    if way.startswith("matched"):
+        return [turn for turn in range(calls) for _ in range(_TIMES)] + [*range(calls)] * 2
+    return [*range(outcomes)]
 
 
 def jitted(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
@@ -212,6 +230,7 @@ def _torch_tensor(array: Array) -> Any:
 WAYS: dict[str, Callable[[Program, Sequence[Call], str], list[Results]]] = {
     "deferred": deferred,
     "matched": matched,
+    "matched, interpreted": matched_interpreted,
     "jit": jitted,
     "deferred, interpreted": deferred_interpreted,
     "eager": eager,

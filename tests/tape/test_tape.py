@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.config import config
 from ridgeline.nn import functional as F
+from ridgeline.tape.earnest import Earnest
 
 STEPS = 5
 
@@ -349,3 +351,163 @@ def test_a_part_of_memory_from_outside_is_read_anew() -> None:
         x = rl.tensor(values)
         np.testing.assert_array_equal(x[2:3][[0, 0]].numpy(), values[2:3][[0, 0]])
         np.testing.assert_array_equal((x[1:][:, [2, 0]] + 1).numpy(), values[1:][:, [2, 0]] + 1)
+
+
+def test_a_write_through_a_view_of_memory_from_outside() -> None:
+    def make() -> Callable[[int], Any]:
+        state, x = data(4), data(4)
+
+        def step(number: int) -> Any:
+            before = state * 2.0
+            state[2:] += 1.0
+            after = before + state
+            if number == STEPS - 1:
+                after = after.flip(0)  # not the known call: all are made in earnest
+            return [after.tolist(), (state * x).tolist()]
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_a_variable_that_is_gone_when_its_calls_are_made() -> None:
+    def make() -> Callable[[int], Any]:
+        x = data(4)
+
+        def gradient() -> rl.Tensor:
+            variable = x.detach().clone().requires_grad_()
+            (variable * variable * 3.0).sum().backward()
+            assert variable.grad is not None
+            return variable.grad.clone()
+
+        def step(number: int) -> Any:
+            found = gradient()
+            return (found.cos() if number == STEPS - 1 else found.sin()).tolist()
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_calls_that_go_by_values() -> None:
+    table = data(6)
+    for number in range(3 * STEPS):
+        count = 1 + number // STEPS
+        repeated = rl.repeat_interleave(table[:3], rl.tensor([count, 1, 2])) * 2.0
+        assert repeated.tolist() == (np.repeat(data(6).numpy()[:3], [count, 1, 2]) * 2).tolist()
+        counted = rl.bincount(rl.tensor([1, count])) * 2
+        assert counted.tolist() == (np.bincount([1, count]) * 2).tolist()
+        picked = table[rl.tensor(count)] * 2.0
+        assert picked.item() == data(6).numpy()[count] * 2
+
+
+def test_indices_are_looked_at_in_every_call() -> None:
+    table = data(5)
+    for number in range(4 * STEPS):
+        places = [0, 1, -1, -2][number // STEPS], 2
+        found = table[rl.tensor(places)] * 2.0
+        assert found.tolist() == (data(5).numpy()[list(places)] * 2).tolist()
+    for _ in range(STEPS):
+        (table[rl.tensor([1, 2])] * 2.0).tolist()
+    with pytest.raises(IndexError):  # where the call is, and not where its value is read
+        table[rl.tensor([1, 7])]
+
+
+def test_labels_are_looked_at_in_every_step() -> None:
+    w, x = data(3, 4).requires_grad_(), data(2, 3)
+
+    def step(labels: list[int]) -> None:
+        loss = F.cross_entropy(x @ w, rl.tensor(labels))
+        w.grad = None
+        loss.backward()
+        loss.item()
+
+    for number in range(STEPS):
+        step([number % 4, 1])
+    with pytest.raises(rl.RidgelineError, match="label 9"):
+        step([9, 1])
+
+
+def test_a_variable_whose_memory_numpy_saw() -> None:
+    """Its node in older graphs has other memory than it has by now, with the same values."""
+
+    def make() -> Callable[[int], Any]:
+        model = nn.Linear(3, 3)
+        optimizer = rl.optim.AdamW(model.parameters(), lr=0.05)
+        x, kept = data(2, 3), []
+
+        def step(number: int) -> Any:
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+            kept[:] = [model(x).tanh()]  # its graph is alive in the next step
+            return [np.array(p.detach().numpy()).sum() for p in model.parameters()]
+
+        return step
+
+    rl.manual_seed(0)
+    found, _ = run(make())
+    rl.manual_seed(0)
+    with config.override(tape=False):
+        expected, _ = run(make())
+    np.testing.assert_array_equal(np.array(found), np.array(expected))
+
+
+def test_another_thread_reads_what_is_deferred() -> None:
+    x, found = data(4), []
+    for number in range(2 * STEPS):
+        y = (x + 1.0) * float(3)
+        if number >= STEPS:
+            reader = threading.Thread(target=lambda y=y: found.append(y.tolist()))
+            reader.start()
+            reader.join()
+        z = y * 2.0
+        np.testing.assert_allclose(z.numpy(), (data(4).numpy() + 1) * 6, rtol=1e-6)
+    np.testing.assert_allclose(found, [(data(4).numpy() + 1) * 3] * STEPS, rtol=1e-6)
+
+
+def test_an_interrupt_while_calls_are_made_in_earnest(monkeypatch: pytest.MonkeyPatch) -> None:
+    w, state = data(3).requires_grad_(), data(3)
+
+    def begun() -> rl.Tensor:
+        w.grad = None
+        state.mul_(2.0).clamp_(-1.0, 1.0)
+        loss = (w * state).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(STEPS):
+        begun().item()
+    values = state.numpy().copy()
+    loss = begun()
+    assert loss._cell.types is not None
+    make, calls = Earnest._make, []
+
+    def interrupted(self: Earnest, *given: Any) -> None:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        make(self, *given)
+
+    monkeypatch.setattr(Earnest, "_make", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _ = loss._cell.node
+    assert loss._cell.types is not None  # as if nobody had looked
+    wanted = np.clip(values * 2, -1, 1)
+    assert w.grad is not None
+    np.testing.assert_array_equal((w.grad * 1.0).numpy(), wanted)
+    np.testing.assert_array_equal(state.numpy(), wanted)
+
+
+def test_defaults_are_those_of_the_calls() -> None:
+    for number in range(2 * STEPS):
+        y = rl.ones(3) * 2.0
+        before = rl.get_default_dtype()
+        if number >= STEPS:
+            rl.set_default_dtype(rl.float64)
+        try:
+            z = y.sin()
+            assert (y.dtype, z.dtype) == (rl.float32, rl.float32)
+            np.testing.assert_allclose(z.tolist(), np.sin(np.full(3, 2.0)), rtol=1e-6)
+        finally:
+            rl.set_default_dtype(before)

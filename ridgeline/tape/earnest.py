@@ -1,0 +1,217 @@
+"""Deferred calls made in earnest, out of everybody's sight.
+
+The calls of a run are made once more, in their order and modes, on cells, variables and a recorder
+of their own. Nobody sees any of these while that goes on: what is made then takes its place in the
+cells that were handed out, in one step that no other thread and no interrupt can divide. Whatever
+ends it before that, such as Ctrl-C, leaves the run deferred as it was.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, starmap
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.atomic import Change, Switch, apply
+from ridgeline.dtypes import DType
+from ridgeline.functions.operands import defaults
+from ridgeline.graph.origins import running
+from ridgeline.record.cells import LEAF, Cell, Rare, Track
+from ridgeline.record.graph_recorder import GraphRecorder
+from ridgeline.record.modes import modes
+from ridgeline.record.recorder import drawing, record_with
+from ridgeline.tape.entries import Entry, Many, Ref, Shown
+from ridgeline.tensors.differentiable import Extra
+from ridgeline.tensors.tensor import Tensor, holding
+
+if TYPE_CHECKING:
+    from ridgeline.tape.run import Draws, Outside, Run
+
+_new = object.__new__
+
+
+class Owner:
+    """The variable that graphs lead to: the one in use here, and then the one that everybody sees.
+
+    It stands where others have a weak reference.
+    """
+
+    __slots__ = ("of",)
+
+    def __init__(self, variable: Tensor) -> None:
+        self.of: weakref.ref[Tensor] | None = weakref.ref(variable)
+
+    def __call__(self) -> Tensor | None:
+        return None if self.of is None else self.of()
+
+
+class Earnest:
+    """The calls of one run, made on cells of their own."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._recorder = GraphRecorder()
+        self._recorder.piled_up = lambda reason: None
+        self.cells: dict[int, Cell] = {}  # by number
+        self._variables: dict[int, Tensor] = {}  # by the number of their memory
+
+    def make(self) -> None:
+        """Make all calls, and give everybody what came of them."""
+        self.calls()
+        if self._run.deferred:  # else what a signal's handler reads came before
+            apply(self._published())
+
+    def calls(self) -> None:
+        """Make all calls."""
+        for number, outside in self._run.outside.items():
+            if not outside.block:
+                self._take_in(number, outside)
+        plain = Switch(
+            modes, eager=False, on_read=False, anomaly=None, capture=None, call_recorder=None
+        )
+        unseen, usual = Switch(running, looks=None), _defaults(*self._run.defaults)
+        with plain, unseen, usual, record_with(self._recorder):
+            for entry, draws in tuple(self._run.log):
+                self._make(entry, draws)
+
+    def _take_in(self, number: int, outside: Outside) -> None:
+        """Memory from outside as it was when it was first used."""
+        cell = self.cells[number] = Cell(outside.node, outside.mode, None)
+        cell.version = outside.version
+        public = outside.variable
+        if public is None:
+            return
+        variable = self._variables[number] = _new(Tensor)
+        track = cell if public is outside.cell else Track(LEAF, None)
+        track.rare = Rare()
+        track.rare.owner = Owner(variable)
+        variable._cell, variable._track, variable._steps = cell, track, ()
+        variable._seen, variable._extra = None, Extra()
+
+    def _make(self, entry: Entry, draws: Draws) -> None:
+        """Make one call, and note what came of it by the numbers of its results."""
+        values = [self._rebuilt(value) for value in entry.args]
+        split = len(values) - len(entry.names)
+        for gradient in entry.grads:
+            before = None if gradient.before is None else self._handle(gradient.before)
+            self._variables[gradient.owner]._details().grad = before
+        path = "" if entry.mark is None else entry.mark[2]
+        switch = Switch(modes, gradients=entry.gradients, autocast=entry.autocast)
+        here = Switch(running, module_path=path, replayed=entry.mark)
+        with switch, here, drawing(draws):
+            made = entry.function(*values[:split], **dict(zip(entry.names, values[split:])))
+        self._note(entry.result, made)
+        for gradient in entry.grads:
+            left = self._variables[gradient.owner].grad
+            if gradient.before is None and left is not None:
+                self.cells[gradient.number] = left._cell
+
+    def _note(self, shown: Any, made: Any) -> None:
+        if type(shown) is Shown:
+            if shown.new:
+                self.cells[shown.number] = made._cell
+        elif type(shown) is Many:
+            for part, result in zip(shown.parts, made):
+                self._note(part, result)
+
+    def _rebuilt(self, value: Any) -> Any:
+        """An argument as the call was given it."""
+        if type(value) is Ref:
+            return self._handle(value)
+        if type(value) is Many:
+            parts = [self._rebuilt(part) for part in value.parts]
+            return parts if value.kind is list else value.kind(parts)
+        return value
+
+    def _handle(self, ref: Ref) -> Tensor:
+        """A handle like the one that a call was given."""
+        outside = self._run.outside.get(ref.number)
+        if outside is not None and outside.block:
+            made = holding(outside.node, ref.mode)
+            made._steps = ref.steps
+            return made
+        variable = self._variables.get(ref.number) if ref.mode == LEAF else None
+        if variable is not None and not ref.steps:
+            return variable
+        made = _new(Tensor)
+        made._cell, made._steps = self.cells[ref.number], ref.steps
+        if variable is not None:
+            made._track = variable._track
+        else:
+            made._track = made._cell if ref.own else Track(ref.mode, None)
+        made._seen = made._extra = None
+        return made
+
+    # ---- what everybody sees --------------------------------------------------------------------
+
+    def _published(self) -> Iterator[Any]:
+        """Everything that changes for others, by C code alone."""
+        run, graph = self._run, self._run.recorder
+        changes: list[Change] = []
+        places: dict[int, Cell] = {}  # of cells of ours, by identity: those that others hold
+        for number, cell in self.cells.items():
+            public = run.cell(number)
+            if public is None:
+                continue
+            places[id(cell)] = public
+            outside = run.outside.get(number)
+            if outside is None:
+                changes += [*_state(cell, public), (public, "rare", cell.rare)]
+            elif outside.written:
+                changes += [*_state(cell, public), *_rare(cell, public)]
+        for number, variable in self._variables.items():
+            changes += self._variable(number, variable)
+        held = [made for r in self._recorder.pending if (made := r()) is not None]
+        moved = [weakref.ref(places[id(made)]) for made in held if id(made) in places]
+        changes.append((run, "deferred", False))
+        changes.append((run, "calls", run.calls + len(run.log)))
+        spent = {spent.number for entry, _ in run.log for spent in entry.spent}
+        lists = ((graph.pending, moved), (graph.drawn, self._recorder.drawn))
+        return chain(
+            starmap(setattr, changes),
+            starmap(list.extend, lists),
+            map(run.spent.update, (spent,)),
+            map(list.clear, (run.log,)),
+        )
+
+    def _variable(self, number: int, variable: Tensor) -> list[Change]:
+        """Graphs lead to the variable that others know; it stands in graphs by the same node."""
+        public = self._run.owner(number)
+        details = variable._track.rare
+        assert details is not None
+        of = None if public is None else weakref.ref(public)
+        changes: list[Change] = [(details.owner, "of", of)]
+        known = None if public is None else public._track.rare
+        if public is not None and known is not None and details.key is not None:
+            cell = public._cell
+            written = self._run.outside[number].written
+            now = self.cells[number].version if written else cell.version
+            if details.key_version == now:
+                changes += [(known, "key", details.key), (known, "key_version", now)]
+        return changes
+
+
+def _defaults(dtype: DType, device: str) -> AbstractContextManager[Any]:
+    """The defaults of the run; they are the process's, and left alone where they are these."""
+    same = defaults.dtype is dtype and defaults.device == device
+    return nullcontext() if same else Switch(defaults, dtype=dtype, device=device)
+
+
+def _state(cell: Cell, public: Cell) -> list[Change]:
+    return [
+        (public, "node", cell.node), (public, "version", cell.version),
+        (public, "mode", cell.mode), (public, "types", None),
+    ]  # fmt: skip
+
+
+def _rare(cell: Cell, public: Cell) -> list[Change]:
+    """Of memory from outside: its identity stays, and what graphs were let go is new."""
+    made, known = cell.rare, public.rare
+    if made is None or made.owner is not None:
+        return [] if known is None else [(known, "key", None)]
+    if known is None:
+        return [(public, "rare", made)]
+    names = ("spent", "behind", "rest", "formers")
+    return [(known, "key", None), *[(known, name, getattr(made, name)) for name in names]]
