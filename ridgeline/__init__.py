@@ -140,6 +140,7 @@ _HOMES = {
     "ridgeline.autograd.vectorize": "vmap",
     "ridgeline.compiling": "compile",
     "ridgeline.deploy.load": "load_program",
+    "ridgeline.low_rank": "pca_lowrank svd_lowrank",
     "ridgeline.nn.functional": "bilinear celu_ channel_shuffle cosine_embedding_loss hardshrink "
     "hinge_embedding_loss margin_ranking_loss pairwise_distance pixel_shuffle pixel_unshuffle "
     "poisson_nll_loss prelu rrelu rrelu_ selu_ threshold threshold_ triplet_margin_loss",

@@ -43,7 +43,7 @@ LAYERS = (
     "interop",
     "kernel",
     "random fft linalg masked signal sparse special array_api cuda backends distributed "
-    "multiprocessing profiler absent_devices onnx types",
+    "multiprocessing profiler absent_devices low_rank onnx types",
     "nn distributions",
     "optim data serialization func fx compiling accelerator",
     "amp hub utils version testing",

@@ -5,7 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ridgeline.module_paths import unknown as _unknown
 from ridgeline.nn.module import Module
+
+__path__: list[str] = []  # torch has modules inside: see module_paths.py
 
 
 class DataParallel(Module):
@@ -48,3 +51,6 @@ class DistributedDataParallel(DataParallel):
     def no_sync(self) -> AbstractContextManager[None]:
         """A block in which gradients are not joined; those of one process never are."""
         return nullcontext()
+
+
+__getattr__ = _unknown(__name__)
