@@ -8,15 +8,16 @@ after the other. No call keeps anything for a thread, so errors are numbers with
 
 from __future__ import annotations
 
+from ridgeline.deploy.evaluate_ir import EVALUATE
+from ridgeline.deploy.processor_ir import PROCESSOR
+from ridgeline.deploy.table_ir import each_row, set_word, table, word
 from ridgeline.deploy.tables import (
     POOL,
-    STACK,
     TABLE,
     Base,
     Case,
     Given,
     InstructionSet,
-    Operation,
     Status,
     Table,
 )
@@ -46,62 +47,13 @@ def runtime_ir() -> str:
             deployed_executor_ir(),
             f'@"{POOL}" = global [{STATE_BYTES} x i8] zeroinitializer, align 4096\n',
             f'@"{TABLE}" = external global i64\n',
-            _MEMORY, _rows(), _EVALUATE, _RUN_CASE, _PROCESSOR, _OPEN, _RUN, _SMALL,
+            _MEMORY, _rows(), EVALUATE, _RUN_CASE, PROCESSOR, _OPEN, _RUN, _SMALL,
         )
     )  # fmt: skip
 
 
-def _word(name: str, of: str, number: int, kind: str = "i64") -> str:
-    """IR that reads a word of a row or a program."""
-    return (
-        f"%{name}.at = getelementptr i64, ptr {of}, i64 {int(number)}\n"
-        f"  %{name} = load {kind}, ptr %{name}.at"
-    )
-
-
-def _table(name: str, number: int, kind: str = "i64") -> str:
-    return _word(name, f'@"{TABLE}"', number, kind)
-
-
-def _set(of: str, number: int, value: str) -> str:
-    """IR that writes a word: `value` is a type and a name."""
-    name = f"{of}.{int(number)}.set"
-    return f"{name} = getelementptr i64, ptr {of}, i64 {int(number)}\n  store {value}, ptr {name}"
-
-
-def _each(name: str, width: int, parameters: str, work: str) -> str:
-    """A function that does `work` for each row of a table, until it returns a status.
-
-    The words of row number %k are %w0, %w1 and so on; work ends with `br label %next`.
-    """
-    words = "\n".join(
-        f"  %w{i}.at = getelementptr i64, ptr %row, i64 {i}\n  %w{i} = load i64, ptr %w{i}.at"
-        for i in range(width)
-    )
-    return f"""
-define internal i32 @each_{name}(ptr %rows, i64 %count, {parameters}) {{
-entry:
-  br label %head
-head:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %go, label %done
-go:
-  %first = mul i64 %k, {width}
-  %row = getelementptr i64, ptr %rows, i64 %first
-{words}
-{work}
-next:
-  %k.next = add i64 %k, 1
-  br label %head
-done:
-  ret i32 0
-}}
-"""
-
-
 def _rows() -> str:
-    given = _each("given", Given.WORDS, "ptr %pointers", """
+    given = each_row("given", Given.WORDS, "ptr %pointers", """
   %pointer.at = getelementptr i64, ptr %pointers, i64 %k
   %pointer = load i64, ptr %pointer.at
   %low = sub i64 %w0, 1
@@ -113,7 +65,7 @@ def _rows() -> str:
 refuse:
   %status = trunc i64 %w1 to i32
   ret i32 %status""")  # fmt: skip
-    bind = _each("bind", 2, "ptr %bases, ptr %slots", f"""
+    bind = each_row("bind", 2, "ptr %bases, ptr %slots", f"""
   %base.at = getelementptr i64, ptr %bases, i64 %w0
   %base = load i64, ptr %base.at
   %sum = add i64 %base, %w1
@@ -126,27 +78,27 @@ read:
   %given = load i64, ptr %where
   store i64 %given, ptr %slot
   br label %next""")  # fmt: skip
-    copy = _each("copy", 3, "ptr %slots", """
+    copy = each_row("copy", 3, "ptr %slots", """
   %from.at = getelementptr ptr, ptr %slots, i64 %w0
   %from = load ptr, ptr %from.at
   %to.at = getelementptr ptr, ptr %slots, i64 %w1
   %to = load ptr, ptr %to.at
   call ptr @memmove(ptr %to, ptr %from, i64 %w2)
   br label %next""")  # fmt: skip
-    count = _each("counter", 2, "ptr %state", """
+    count = each_row("counter", 2, "ptr %state", """
   %place = getelementptr i8, ptr %state, i64 %w0
   %before = load i64, ptr %place
   %after = add i64 %before, %w1
   store i64 %after, ptr %place
   br label %next""")  # fmt: skip
-    check = _each("check", 2, "ptr %registers", f"""
+    check = each_row("check", 2, "ptr %registers", f"""
   %register.at = getelementptr i64, ptr %registers, i64 %w0
   %register = load i64, ptr %register.at
   %right = icmp eq i64 %register, %w1
   br i1 %right, label %next, label %refuse
 refuse:
   ret i32 {int(Status.SIZES)}""")  # fmt: skip
-    patch = _each("patch", 2, "ptr %registers, ptr %image", """
+    patch = each_row("patch", 2, "ptr %registers, ptr %image", """
   %value.at = getelementptr i64, ptr %registers, i64 %w1
   %value = load i64, ptr %value.at
   %word.at = getelementptr i64, ptr %image, i64 %w0
@@ -207,8 +159,8 @@ drop:
   call void @let_go(ptr %program, ptr %kept)
   br label %make
 make:
-  {_word("allocate", "%program", _ALLOCATE, "ptr")}
-  {_word("context", "%program", _CONTEXT, "ptr")}
+  {word("allocate", "%program", _ALLOCATE, "ptr")}
+  {word("context", "%program", _CONTEXT, "ptr")}
   %all = add i64 %bytes, {_RUN_HEAD}
   %made = call ptr %allocate(ptr %context, i64 %all, i64 {_ALIGNMENT})
   %got = icmp ne ptr %made, null
@@ -234,8 +186,8 @@ done:
 }}
 
 define internal void @let_go(ptr %program, ptr %memory) {{
-  {_word("release", "%program", _RELEASE, "ptr")}
-  {_word("context", "%program", _CONTEXT, "ptr")}
+  {word("release", "%program", _RELEASE, "ptr")}
+  {word("context", "%program", _CONTEXT, "ptr")}
   %held = load i64, ptr %memory
   %all = add i64 %held, {_RUN_HEAD}
   call void %release(ptr %context, ptr %memory, i64 %all)
@@ -244,140 +196,15 @@ define internal void @let_go(ptr %program, ptr %memory) {{
 """
 
 
-def _binary(operation: Operation, work: str) -> str:
-    name = operation.name.lower()
-    return f"""
-{name}:
-  {work}
-  br label %pushed.{name}
-pushed.{name}:
-  %{name}.depth = sub i64 %depth, 1
-  %{name}.top = sub i64 %depth, 2
-  %{name}.at = getelementptr i64, ptr %stack, i64 %{name}.top
-  store i64 %{name}.value, ptr %{name}.at
-  br label %next
-"""
-
-
-_BINARY = {
-    Operation.ADD: "%add.value = add i64 %left, %right",
-    Operation.MULTIPLY: "%multiply.value = mul i64 %left, %right",
-    Operation.FLOOR_DIVIDE: """%zero.d = icmp eq i64 %right, 0
-  %safe.d = select i1 %zero.d, i64 1, i64 %right
-  %quotient = sdiv i64 %left, %safe.d
-  %back = mul i64 %quotient, %safe.d
-  %rest.d = sub i64 %left, %back
-  %signs = xor i64 %rest.d, %safe.d
-  %apart = icmp slt i64 %signs, 0
-  %uneven = icmp ne i64 %rest.d, 0
-  %below = and i1 %apart, %uneven
-  %less.d = zext i1 %below to i64
-  %floored = sub i64 %quotient, %less.d
-  %floor_divide.value = select i1 %zero.d, i64 0, i64 %floored""",
-    Operation.MODULO: """%zero.m = icmp eq i64 %right, 0
-  %safe.m = select i1 %zero.m, i64 1, i64 %right
-  %rest.m = srem i64 %left, %safe.m
-  %signs.m = xor i64 %rest.m, %safe.m
-  %apart.m = icmp slt i64 %signs.m, 0
-  %uneven.m = icmp ne i64 %rest.m, 0
-  %below.m = and i1 %apart.m, %uneven.m
-  %more.m = select i1 %below.m, i64 %safe.m, i64 0
-  %modulo.value = add i64 %rest.m, %more.m""",
-    Operation.MINIMUM: """%smaller = icmp slt i64 %left, %right
-  %minimum.value = select i1 %smaller, i64 %left, i64 %right""",
-    Operation.MAXIMUM: """%larger = icmp sgt i64 %left, %right
-  %maximum.value = select i1 %larger, i64 %left, i64 %right""",
-    Operation.LESS: """%is.less = icmp slt i64 %left, %right
-  %less.value = zext i1 %is.less to i64""",
-    Operation.EQUAL: """%is.equal = icmp eq i64 %left, %right
-  %equal.value = zext i1 %is.equal to i64""",
-}
-_OPERANDS = {
-    Operation.CONSTANT: "%constant.value = add i64 %operand, 0",
-    Operation.SIZE: """%size.from = getelementptr i64, ptr %sizes, i64 %operand
-  %size.value = load i64, ptr %size.from""",
-    Operation.REGISTER: """%register.from = getelementptr i64, ptr %registers, i64 %operand
-  %register.value = load i64, ptr %register.from""",
-    Operation.THREADS: f"""%threads.from = getelementptr i8, ptr @"{POOL}", i64 {LIMIT}
-  %threads.value = load atomic i64, ptr %threads.from monotonic, align 8""",
-}
-
-
-def _unary(operation: Operation, work: str) -> str:
-    name = operation.name.lower()
-    return f"""
-{name}:
-  {work}
-  %{name}.depth = add i64 %depth, 1
-  %{name}.at = getelementptr i64, ptr %stack, i64 %depth
-  store i64 %{name}.value, ptr %{name}.at
-  br label %next
-"""
-
-
-# An operation is two words, of which few use the second. The stack has room for all there are.
-_EVALUATE = f"""
-define internal void @evaluate(ptr %code, i64 %count, ptr %registers, ptr %sizes) {{
-entry:
-  %stack = alloca [{STACK} x i64]
-  br label %next
-next:
-  %index = phi i64 [ 0, %entry ], [ %index, %binary ], [ %index.more, %end ]
-    {"".join(f", [ %index, %{o.name.lower()} ]" for o in _OPERANDS)}
-    {"".join(f", [ %index, %pushed.{o.name.lower()} ]" for o in _BINARY)}
-  %depth = phi i64 [ 0, %entry ], [ %depth, %binary ], [ 0, %end ]
-    {"".join(f", [ %{o.name.lower()}.depth, %{o.name.lower()} ]" for o in _OPERANDS)}
-    {"".join(f", [ %{o.name.lower()}.depth, %pushed.{o.name.lower()} ]" for o in _BINARY)}
-  %cursor = phi ptr [ %code, %entry ], [ %cursor.next, %binary ], [ %cursor.next, %end ]
-    {"".join(f", [ %cursor.next, %{o.name.lower()} ]" for o in _OPERANDS)}
-    {"".join(f", [ %cursor.next, %pushed.{o.name.lower()} ]" for o in _BINARY)}
-  %more = icmp slt i64 %index, %count
-  br i1 %more, label %step, label %done
-step:
-  %operation = load i64, ptr %cursor
-  %operand.at = getelementptr i64, ptr %cursor, i64 1
-  %operand = load i64, ptr %operand.at
-  %cursor.next = getelementptr i64, ptr %cursor, i64 2
-  %is.binary = icmp sge i64 %operation, {int(Operation.ADD)}
-  br i1 %is.binary, label %operands, label %choose
-choose:
-  switch i64 %operation, label %end [
-    {" ".join(f"i64 {int(o)}, label %{o.name.lower()}" for o in _OPERANDS)}
-  ]
-operands:
-  %right.place = sub i64 %depth, 1
-  %right.at = getelementptr i64, ptr %stack, i64 %right.place
-  %right = load i64, ptr %right.at
-  %left.place = sub i64 %depth, 2
-  %left.at = getelementptr i64, ptr %stack, i64 %left.place
-  %left = load i64, ptr %left.at
-  switch i64 %operation, label %binary [
-    {" ".join(f"i64 {int(o)}, label %{o.name.lower()}" for o in _BINARY)}
-  ]
-binary:
-  br label %next
-{"".join(_unary(o, work) for o, work in _OPERANDS.items())}
-{"".join(_binary(o, work) for o, work in _BINARY.items())}
-end:
-  %result = load i64, ptr %stack
-  %result.at = getelementptr i64, ptr %registers, i64 %index
-  store i64 %result, ptr %result.at
-  %index.more = add i64 %index, 1
-  br label %next
-done:
-  ret void
-}}
-"""
-
 _RUN_CASE = f"""
 define internal i32 @run_case(ptr %program, ptr %case, ptr %bases, ptr %registers) {{
 entry:
-  {_word("run.register", "%case", Case.RUN_REGISTER)}
-  {_word("run.bytes", "%case", Case.RUN_BYTES)}
-  {_word("image", "%case", Case.IMAGE, "ptr")}
-  {_word("image.words", "%case", Case.IMAGE_WORDS)}
-  {_word("plan.offset", "%case", Case.PLAN)}
-  {_word("slot.count", "%case", Case.SLOTS)}
+  {word("run.register", "%case", Case.RUN_REGISTER)}
+  {word("run.bytes", "%case", Case.RUN_BYTES)}
+  {word("image", "%case", Case.IMAGE, "ptr")}
+  {word("image.words", "%case", Case.IMAGE_WORDS)}
+  {word("plan.offset", "%case", Case.PLAN)}
+  {word("slot.count", "%case", Case.SLOTS)}
   %slots = alloca i64, i64 %slot.count, align 64
   %symbolic = icmp sge i64 %run.register, 0
   br i1 %symbolic, label %computed, label %room
@@ -407,16 +234,16 @@ place:
 own:
   %image.bytes = mul i64 %image.words, 8
   call ptr @memcpy(ptr %content, ptr %image, i64 %image.bytes)
-  {_word("patches", "%case", Case.PATCHES, "ptr")}
-  {_word("patch.count", "%case", Case.PATCH_COUNT)}
+  {word("patches", "%case", Case.PATCHES, "ptr")}
+  {word("patch.count", "%case", Case.PATCH_COUNT)}
   call i32 @each_patch(ptr %patches, i64 %patch.count, ptr %registers, ptr %content)
   br label %bind
 bind:
   %here = phi ptr [ %image, %place ], [ %content, %own ]
-  {_word("binding.count", "%case", Case.BINDINGS)}
+  {word("binding.count", "%case", Case.BINDINGS)}
   call i32 @each_bind(ptr %here, i64 %binding.count, ptr %bases, ptr %slots)
-  {_word("extras.offset", "%case", Case.EXTRAS)}
-  {_word("extra.count", "%case", Case.EXTRA_COUNT)}
+  {word("extras.offset", "%case", Case.EXTRAS)}
+  {word("extra.count", "%case", Case.EXTRA_COUNT)}
   %extras = getelementptr i64, ptr %here, i64 %extras.offset
   %own.slots = sub i64 %slot.count, %extra.count
   %further = getelementptr i64, ptr %slots, i64 %own.slots
@@ -432,7 +259,7 @@ learn:
   store atomic i64 %learnt, ptr %estimate.at monotonic, align 8
   br label %look
 look:
-  {_word("flag.slot", "%case", Case.FLAG)}
+  {word("flag.slot", "%case", Case.FLAG)}
   %checked = icmp sge i64 %flag.slot, 0
   br i1 %checked, label %read, label %fine
 read:
@@ -445,12 +272,12 @@ wrong:
   call void @give(ptr %program, ptr %memory)
   ret i32 {int(Status.INDEX)}
 fine:
-  {_word("copies.offset", "%case", Case.COPIES)}
-  {_word("copy.count", "%case", Case.COPY_COUNT)}
+  {word("copies.offset", "%case", Case.COPIES)}
+  {word("copy.count", "%case", Case.COPY_COUNT)}
   %copies = getelementptr i64, ptr %here, i64 %copies.offset
   call i32 @each_copy(ptr %copies, i64 %copy.count, ptr %slots)
-  {_word("counters.offset", "%case", Case.COUNTERS)}
-  {_word("counter.count", "%case", Case.COUNTER_COUNT)}
+  {word("counters.offset", "%case", Case.COUNTERS)}
+  {word("counter.count", "%case", Case.COUNTER_COUNT)}
   %counters = getelementptr i64, ptr %here, i64 %counters.offset
   %state.at = getelementptr ptr, ptr %bases, i64 {int(Base.STATE)}
   %state = load ptr, ptr %state.at
@@ -460,125 +287,16 @@ fine:
 }}
 
 define internal void @set_bases(ptr %bases, ptr %program, ptr %inputs, ptr %outputs, ptr %sizes) {{
-  {_table("weights", Table.WEIGHTS)}
-  {_word("state", "%program", _STATE)}
-  {_word("hoisted", "%program", _HOISTED)}
-  {_set("%bases", Base.INPUTS, "ptr %inputs")}
-  {_set("%bases", Base.OUTPUTS, "ptr %outputs")}
-  {_set("%bases", Base.WEIGHTS, "i64 %weights")}
-  {_set("%bases", Base.STATE, "i64 %state")}
-  {_set("%bases", Base.HOISTED, "i64 %hoisted")}
-  {_set("%bases", Base.SIZES, "ptr %sizes")}
+  {table("weights", Table.WEIGHTS)}
+  {word("state", "%program", _STATE)}
+  {word("hoisted", "%program", _HOISTED)}
+  {set_word("%bases", Base.INPUTS, "ptr %inputs")}
+  {set_word("%bases", Base.OUTPUTS, "ptr %outputs")}
+  {set_word("%bases", Base.WEIGHTS, "i64 %weights")}
+  {set_word("%bases", Base.STATE, "i64 %state")}
+  {set_word("%bases", Base.HOISTED, "i64 %hoisted")}
+  {set_word("%bases", Base.SIZES, "ptr %sizes")}
   ret void
-}}
-"""
-
-_CPUID = (
-    "call {{ i32, i32, i32, i32 }} "
-    'asm sideeffect "cpuid", "={{ax}},={{bx}},={{cx}},={{dx}},{{ax}},{{cx}},~{{dirflag}},'
-    '~{{fpsr}},~{{flags}}"(i32 {leaf}, i32 {sub})'
-)
-
-
-def _cpuid(name: str, leaf: int, sub: int = 0) -> str:
-    registers = "\n".join(
-        f"  %{name}.{register} = extractvalue {{ i32, i32, i32, i32 }} %{name}, {number}"
-        for number, register in enumerate("abcd")
-    )
-    return f"%{name} = {_CPUID.format(leaf=leaf, sub=sub)}\n{registers}"
-
-
-def _found(number: int, name: str) -> str:
-    return f"""%found.{number} = getelementptr i32, ptr %found, i64 {number}
-  store i32 {name}, ptr %found.{number}"""
-
-
-# What the processor has, and its system saves: eight words in the order of `instruction_sets`.
-_PROCESSOR = f"""
-define internal void @processor(ptr %found) {{
-entry:
-  store [8 x i32] zeroinitializer, ptr %found
-  {_cpuid("zero", 0)}
-  {_cpuid("one", 1)}
-  {_found(0, "%one.c")}
-  {_found(1, "%one.d")}
-  {_cpuid("extended", 0x80000000 - (1 << 32))}
-  {_cpuid("more", 0x80000001 - (1 << 32))}
-  {_found(2, "%more.c")}
-  %saves.bit = and i32 %one.c, {1 << 27}
-  %saves = icmp ne i32 %saves.bit, 0
-  br i1 %saves, label %ask, label %later
-ask:
-  %saved = call {{ i32, i32 }} asm sideeffect "xgetbv", "={{ax}},={{dx}},{{cx}}"(i32 0)
-  %kinds = extractvalue {{ i32, i32 }} %saved, 0
-  {_found(3, "%kinds")}
-  br label %later
-later:
-  %has.seven = icmp uge i32 %zero.a, 7
-  br i1 %has.seven, label %seven, label %done
-seven:
-  {_cpuid("wide", 7)}
-  {_found(4, "%wide.b")}
-  {_found(5, "%wide.c")}
-  {_found(6, "%wide.d")}
-  %has.sub = icmp uge i32 %wide.a, 1
-  br i1 %has.sub, label %sub, label %done
-sub:
-  {_cpuid("wider", 7, 1)}
-  {_found(7, "%wider.a")}
-  br label %done
-done:
-  ret void
-}}
-
-define internal i1 @suits(ptr %set, ptr %found) {{
-entry:
-  br label %head
-head:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
-  %more = icmp slt i64 %k, 8
-  br i1 %more, label %look, label %yes
-look:
-  %mask.at = getelementptr i64, ptr %set, i64 %k
-  %mask.wide = load i64, ptr %mask.at
-  %mask = trunc i64 %mask.wide to i32
-  %has.at = getelementptr i32, ptr %found, i64 %k
-  %has = load i32, ptr %has.at
-  %both = and i32 %mask, %has
-  %all = icmp eq i32 %both, %mask
-  br i1 %all, label %next, label %no
-next:
-  %k.next = add i64 %k, 1
-  br label %head
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-
-define internal ptr @best_set() {{
-entry:
-  %found = alloca [8 x i32]
-  call void @processor(ptr %found)
-  {_table("sets", Table.INSTRUCTION_SETS, "ptr")}
-  {_table("count", Table.INSTRUCTION_SET_COUNT)}
-  br label %head
-head:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %look, label %none
-look:
-  %offset = mul i64 %k, {int(InstructionSet.WORDS)}
-  %set = getelementptr i64, ptr %sets, i64 %offset
-  %good = call i1 @suits(ptr %set, ptr %found)
-  br i1 %good, label %use, label %next
-next:
-  %k.next = add i64 %k, 1
-  br label %head
-use:
-  ret ptr %set
-none:
-  ret ptr null
 }}
 """
 
@@ -606,15 +324,15 @@ choose:
   br i1 %given, label %own, label %make
 own:
   %own.allocate = load ptr, ptr %options
-  {_word("own.release", "%options", 1, "ptr")}
-  {_word("own.context", "%options", 2, "ptr")}
+  {word("own.release", "%options", 1, "ptr")}
+  {word("own.context", "%options", 2, "ptr")}
   br label %make
 make:
   %allocate = phi ptr [ @allocate, %choose ], [ %own.allocate, %own ]
   %release = phi ptr [ @release, %choose ], [ %own.release, %own ]
   %context = phi ptr [ null, %choose ], [ %own.context, %own ]
-  {_table("state.bytes", Table.STATE_BYTES)}
-  {_word("hoisted.bytes", "%set", InstructionSet.HOISTED_BYTES)}
+  {table("state.bytes", Table.STATE_BYTES)}
+  {word("hoisted.bytes", "%set", InstructionSet.HOISTED_BYTES)}
   %state.end = add i64 %state.bytes, {_PROGRAM_BYTES}
   %bytes = add i64 %state.end, %hoisted.bytes
   %program = call ptr %allocate(ptr %context, i64 %bytes, i64 {_ALIGNMENT})
@@ -625,18 +343,18 @@ none:
 fill:
   %state = getelementptr i8, ptr %program, i64 {_PROGRAM_BYTES}
   %hoisted = getelementptr i8, ptr %program, i64 %state.end
-  {_set("%program", _SET, "ptr %set")}
-  {_set("%program", _ALLOCATE, "ptr %allocate")}
-  {_set("%program", _RELEASE, "ptr %release")}
-  {_set("%program", _CONTEXT, "ptr %context")}
-  {_set("%program", _STATE, "ptr %state")}
-  {_set("%program", _HOISTED, "ptr %hoisted")}
-  {_set("%program", _SPARE, "i64 0")}
-  {_set("%program", _LOCK, "i64 0")}
-  {_set("%program", _BYTES, "i64 %bytes")}
-  {_table("initial", Table.STATE, "ptr")}
+  {set_word("%program", _SET, "ptr %set")}
+  {set_word("%program", _ALLOCATE, "ptr %allocate")}
+  {set_word("%program", _RELEASE, "ptr %release")}
+  {set_word("%program", _CONTEXT, "ptr %context")}
+  {set_word("%program", _STATE, "ptr %state")}
+  {set_word("%program", _HOISTED, "ptr %hoisted")}
+  {set_word("%program", _SPARE, "i64 0")}
+  {set_word("%program", _LOCK, "i64 0")}
+  {set_word("%program", _BYTES, "i64 %bytes")}
+  {table("initial", Table.STATE, "ptr")}
   call ptr @memcpy(ptr %state, ptr %initial, i64 %state.bytes)
-  {_word("setup", "%set", InstructionSet.SETUP, "ptr")}
+  {word("setup", "%set", InstructionSet.SETUP, "ptr")}
   %any = icmp ne ptr %setup, null
   br i1 %any, label %prepare, label %done
 prepare:
@@ -662,16 +380,16 @@ entry:
 absent:
   ret i32 {int(Status.NO_PROGRAM)}
 look:
-  {_table("input.rows", Table.INPUTS, "ptr")}
-  {_table("input.count", Table.INPUT_COUNT)}
+  {table("input.rows", Table.INPUTS, "ptr")}
+  {table("input.count", Table.INPUT_COUNT)}
   %input.status = call i32 @each_given(ptr %input.rows, i64 %input.count, ptr %inputs)
   %input.fine = icmp eq i32 %input.status, 0
   br i1 %input.fine, label %results, label %refuse.input
 refuse.input:
   ret i32 %input.status
 results:
-  {_table("output.rows", Table.OUTPUTS, "ptr")}
-  {_table("output.count", Table.OUTPUT_COUNT)}
+  {table("output.rows", Table.OUTPUTS, "ptr")}
+  {table("output.count", Table.OUTPUT_COUNT)}
   %output.status = call i32 @each_given(ptr %output.rows, i64 %output.count, ptr %outputs)
   %output.fine = icmp eq i32 %output.status, 0
   br i1 %output.fine, label %cases, label %refuse.output
@@ -680,8 +398,8 @@ refuse.output:
 cases:
   call void @set_bases(ptr %bases, ptr %program, ptr %inputs, ptr %outputs, ptr %sizes)
   %set = load ptr, ptr %program
-  {_word("case.rows", "%set", InstructionSet.CASES, "ptr")}
-  {_word("case.count", "%set", InstructionSet.CASE_COUNT)}
+  {word("case.rows", "%set", InstructionSet.CASES, "ptr")}
+  {word("case.count", "%set", InstructionSet.CASE_COUNT)}
   br label %head
 head:
   %k = phi i64 [ 0, %cases ], [ %k.next, %next ]
@@ -692,12 +410,12 @@ unfit:
 try:
   %offset = mul i64 %k, {int(Case.WORDS)}
   %case = getelementptr i64, ptr %case.rows, i64 %offset
-  {_word("count", "%case", Case.REGISTERS)}
+  {word("count", "%case", Case.REGISTERS)}
   %registers = alloca i64, i64 %count
-  {_word("code", "%case", Case.CODE, "ptr")}
+  {word("code", "%case", Case.CODE, "ptr")}
   call void @evaluate(ptr %code, i64 %count, ptr %registers, ptr %sizes)
-  {_word("checks", "%case", Case.CHECKS, "ptr")}
-  {_word("check.count", "%case", Case.CHECK_COUNT)}
+  {word("checks", "%case", Case.CHECKS, "ptr")}
+  {word("check.count", "%case", Case.CHECK_COUNT)}
   %status = call i32 @each_check(ptr %checks, i64 %check.count, ptr %registers)
   %fits = icmp eq i32 %status, 0
   br i1 %fits, label %run, label %next
@@ -705,7 +423,7 @@ next:
   %k.next = add i64 %k, 1
   br label %head
 run:
-  {_table("writes", Table.WRITES)}
+  {table("writes", Table.WRITES)}
   %changes = icmp ne i64 %writes, 0
   br i1 %changes, label %turn, label %free
 free:
@@ -730,13 +448,13 @@ _SMALL = f"""
 declare i64 @llvm.ctpop.i64(i64)
 
 define i32 @{PREFIX}_version() {{
-  {_table("version", Table.VERSION)}
+  {table("version", Table.VERSION)}
   %number = trunc i64 %version to i32
   ret i32 %number
 }}
 
 define ptr @{PREFIX}_describe() {{
-  {_table("description", Table.DESCRIPTION, "ptr")}
+  {table("description", Table.DESCRIPTION, "ptr")}
   ret ptr %description
 }}
 
@@ -753,7 +471,7 @@ look:
   br i1 %any, label %name, label %none
 name:
   %set = phi ptr [ %own, %chosen ], [ %best, %look ]
-  {_word("text", "%set", InstructionSet.NAME, "ptr")}
+  {word("text", "%set", InstructionSet.NAME, "ptr")}
   ret ptr %text
 none:
   ret ptr null
@@ -761,8 +479,8 @@ none:
 
 define ptr @{PREFIX}_state(ptr %program, i32 %number) {{
 entry:
-  {_table("offsets", Table.STATE_OFFSETS, "ptr")}
-  {_table("count", Table.STATE_COUNT)}
+  {table("offsets", Table.STATE_OFFSETS, "ptr")}
+  {table("count", Table.STATE_COUNT)}
   %index = zext i32 %number to i64
   %inside = icmp ult i64 %index, %count
   %there = icmp ne ptr %program, null
@@ -771,7 +489,7 @@ entry:
 find:
   %offset.at = getelementptr i64, ptr %offsets, i64 %index
   %offset = load i64, ptr %offset.at
-  {_word("state", "%program", _STATE, "ptr")}
+  {word("state", "%program", _STATE, "ptr")}
   %place = getelementptr i8, ptr %state, i64 %offset
   ret ptr %place
 none:
@@ -820,8 +538,8 @@ done:
 
 define ptr @{PREFIX}_message(i32 %status) {{
 entry:
-  {_table("messages", Table.MESSAGES, "ptr")}
-  {_table("count", Table.MESSAGE_COUNT)}
+  {table("messages", Table.MESSAGES, "ptr")}
+  {table("count", Table.MESSAGE_COUNT)}
   %index = zext i32 %status to i64
   %known = icmp ult i64 %index, %count
   %safe = select i1 %known, i64 %index, i64 {int(Status.NO_PROGRAM)}
@@ -835,7 +553,7 @@ entry:
   %open = icmp ne ptr %program, null
   br i1 %open, label %drop, label %done
 drop:
-  {_word("spare", "%program", _SPARE)}
+  {word("spare", "%program", _SPARE)}
   %any = icmp ne i64 %spare, 0
   br i1 %any, label %spared, label %own
 spared:
@@ -843,9 +561,9 @@ spared:
   call void @let_go(ptr %program, ptr %memory)
   br label %own
 own:
-  {_word("release", "%program", _RELEASE, "ptr")}
-  {_word("context", "%program", _CONTEXT, "ptr")}
-  {_word("bytes", "%program", _BYTES)}
+  {word("release", "%program", _RELEASE, "ptr")}
+  {word("context", "%program", _CONTEXT, "ptr")}
+  {word("bytes", "%program", _BYTES)}
   call void %release(ptr %context, ptr %program, i64 %bytes)
   br label %done
 done:

@@ -91,8 +91,9 @@ def task_count(kernel: Kernel, sizes: Mapping[str, int] = MappingProxyType({})) 
     """The number of tasks, at given values of symbolic sizes."""
     known: dict[Expr, Expr] = {Var.make(n): index(v) for n, v in sizes.items()}
     extents = [e if isinstance(e, Const) else substitute(e, known) for e in task_extents(kernel)]
-    assert all(isinstance(extent, Const) for extent in extents)
-    return prod([int(extent.value) for extent in extents if isinstance(extent, Const)])
+    counts = [int(extent.value) for extent in extents if isinstance(extent, Const)]
+    assert len(counts) == len(extents)
+    return prod(counts)
 
 
 @dataclass(frozen=True, slots=True)
