@@ -148,10 +148,10 @@ def _check_sizes(outputs: Sequence[Node]) -> None:
 
 def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     parts = partition(graph)
-    if len(parts) != 1 or any(n not in parts[0].outputs for n in graph.outputs):
+    if len(parts) != 1 or not set(graph.outputs) <= set(parts[0].outputs):
         return ProgramChain(graph, parts)
     (part,) = parts
-    if any(n.type.device != part.device for n in graph.outputs):  # of several results of one node
+    if {n.type.device for n in graph.outputs} - {part.device}:  # of several results of one node
         return ProgramChain(graph, parts)
     as_they_lie = all(reaches(part.device, node) for node in graph.inputs)
     if as_they_lie and all(node is source for node, source in part.inputs.items()):

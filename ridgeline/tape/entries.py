@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import copysign
-from types import CodeType, EllipsisType, FunctionType
+from types import CodeType, EllipsisType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
@@ -33,7 +33,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError
 from ridgeline.functions.random import Generator
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.graph.origins import Mark, is_inside
+from ridgeline.graph.origins import Mark, is_inside, running
 from ridgeline.ops.gather import Question
 from ridgeline.record.cells import Step
 
@@ -230,3 +230,21 @@ def same(value: Any, kept: Any) -> bool:
 
 def _all_same(values: Any, kept: Any) -> bool:
     return len(values) == len(kept) and all(map(same, values, kept))
+
+
+def is_line(entry: Entry, frame: FrameType) -> bool:
+    """True where the code that makes a call is the code that made it before."""
+    code, mark = frame.f_code, entry.mark
+    if entry.caller[0] is not code or entry.caller[1] != frame.f_lasti:
+        return False
+    if mark is None:
+        return True
+    if running.module_path != mark[2]:
+        return False
+    above: FrameType | None = frame
+    while above is not None:
+        code = above.f_code
+        if not is_inside(code.co_filename):
+            return code is mark[0] and above.f_lasti == mark[1]
+        above = above.f_back
+    return False

@@ -1,12 +1,13 @@
-"""What is looked at when a call is learnt: what came of it, and what it left as it was."""
+"""What is looked at when a call is learnt or matched: what came of it, what it left as it was."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ridgeline.record.cells import GRAPH, LEAF, Cell
-from ridgeline.tape.entries import Look, Many, NotTaped, Ref, Shown, Spent
+from ridgeline.tape.entries import Entry, Look, Many, NotTaped, Ref, Shown, Spent
 from ridgeline.tape.run import Run, is_resident
+from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -90,3 +91,21 @@ def collect(values: Any, tensors: list[Tensor]) -> None:
             tensors.append(value)
         elif isinstance(value, list | tuple):
             collect(value, tensors)
+
+
+def accumulates(run: Run, entry: Entry) -> bool:
+    """True where the variables of a backward pass have gradients, or none, as they had."""
+    for gradient in entry.grads:
+        owner = run.owner(gradient.owner)
+        if owner is None:
+            return False
+        extra: Extra | None = owner._extra
+        grad = None if extra is None else extra.grad
+        if extra is not None and (extra.hooks or extra.after):
+            return False
+        if gradient.before is None:
+            if grad is not None:
+                return False
+        elif grad is None or not run.is_at(grad, gradient.before):
+            return False
+    return True

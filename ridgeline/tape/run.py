@@ -381,3 +381,11 @@ def _holds_tensors(values: Any) -> bool:
     return any(
         isinstance(v, Tensor) or (type(v) in (list, tuple) and _holds_tensors(v)) for v in values
     )
+
+
+def whole(cell: Cell) -> Tensor:
+    """A new handle on all of a cell."""
+    made = _new(Tensor)
+    made._cell = made._track = cell
+    made._steps, made._seen, made._extra = (), None, None
+    return made

@@ -13,15 +13,26 @@ from ridgeline.atomic import Change, apply
 from ridgeline.config import config
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
-from ridgeline.graph.origins import here, is_inside, running
+from ridgeline.graph.origins import here, running
 from ridgeline.record.cells import Cell, Rare
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import begin_with
 from ridgeline.record.upcalls import Match
 from ridgeline.tape.endings import Ending, learnt
-from ridgeline.tape.entries import BLOCK, Entry, Gradient, NotTaped, Place, Ref, Shown, Write
+from ridgeline.tape.entries import (
+    BLOCK,
+    Entry,
+    Gradient,
+    NotTaped,
+    Place,
+    Ref,
+    Shown,
+    Write,
+    is_line,
+)
 from ridgeline.tape.learning import (
+    accumulates,
     alike,
     collect,
     is_settled,
@@ -31,8 +42,8 @@ from ridgeline.tape.learning import (
     looked_at,
     refs,
 )
-from ridgeline.tape.run import MISS, Run
-from ridgeline.tensors.differentiable import Extra, HookHandle
+from ridgeline.tape.run import MISS, Run, whole
+from ridgeline.tensors.differentiable import HookHandle
 from ridgeline.tensors.tensor import Tensor
 
 FREE, INSIDE, LOST = range(3)  # between public calls, inside one, and where no tape is kept
@@ -172,11 +183,11 @@ class TapeRecorder:
                 if value is not wanted and not run.fits(value, wanted):
                     break
             else:
-                if entry.grads and not self._accumulates(run, entry):
+                if entry.grads and not accumulates(run, entry):
                     continue
                 if entry.looks and not all(map(run.sees, entry.looks)):
                     continue
-                if _is_line(entry, frame):
+                if is_line(entry, frame):
                     return entry
         return None
 
@@ -239,7 +250,7 @@ class TapeRecorder:
             if gradient.before is None and owner is not None:
                 cell = run.cell_of(gradient)
                 gradients.append(cell)
-                changes.append((owner._details(), "grad", _whole(cell)))
+                changes.append((owner._details(), "grad", whole(cell)))
         changes += self._spent(run, entry)
         draws = tuple([(g._seed, g.skip(count)) for g, count in entry.draws])
         run.drawn += draws
@@ -271,23 +282,6 @@ class TapeRecorder:
                 changes += [(details, "spent", True), (details, "behind", (behind, spent.lost))]
                 changes.append((cell, "rare", details))
         return changes
-
-    def _accumulates(self, run: Run, entry: Entry) -> bool:
-        """True where the variables of a backward pass have gradients, or none, as they had."""
-        for gradient in entry.grads:
-            owner = run.owner(gradient.owner)
-            if owner is None:
-                return False
-            extra: Extra | None = owner._extra
-            grad = None if extra is None else extra.grad
-            if extra is not None and (extra.hooks or extra.after):
-                return False
-            if gradient.before is None:
-                if grad is not None:
-                    return False
-            elif grad is None or not run.is_at(grad, gradient.before):
-                return False
-        return True
 
     # ---- calls that are recorded ----------------------------------------------------------------
 
@@ -594,31 +588,6 @@ class TapeRecorder:
             return
         run.at.endings[held] = ending
         self._reached(run, ending)
-
-
-def _is_line(entry: Entry, frame: FrameType) -> bool:
-    """True where the code that makes a call is the code that made it before."""
-    code, mark = frame.f_code, entry.mark
-    if entry.caller[0] is not code or entry.caller[1] != frame.f_lasti:
-        return False
-    if mark is None:
-        return True
-    if running.module_path != mark[2]:
-        return False
-    above: FrameType | None = frame
-    while above is not None:
-        code = above.f_code
-        if not is_inside(code.co_filename):
-            return code is mark[0] and above.f_lasti == mark[1]
-        above = above.f_back
-    return False
-
-
-def _whole(cell: Cell) -> Tensor:
-    made = _new(Tensor)
-    made._cell = made._track = cell
-    made._steps, made._seen, made._extra = (), None, None
-    return made
 
 
 begin_with(TapeRecorder)
