@@ -8,7 +8,14 @@ from typing import Any
 
 from ridgeline.record.mutation import ParamGroup
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.capture import CellInput, GradientInput, NumberInput, RandomInput, Source
+from ridgeline.tracing.capture import (
+    CellInput,
+    GradientInput,
+    NumberInput,
+    RandomInput,
+    Setting,
+    Source,
+)
 
 _DEEP = 4  # how far into objects tensors are looked for
 
@@ -38,7 +45,9 @@ class StateNames:
         if isinstance(source, RandomInput):
             return f"random.{source.part}"
         if isinstance(source, NumberInput):
-            found = inspect.getclosurevars(source.getter).nonlocals
+            getter = source.getter
+            getter = getter.getter if isinstance(getter, Setting) else getter
+            found = inspect.getclosurevars(getter).nonlocals
             group, key = found.get("self"), found.get("key")
             if isinstance(group, ParamGroup) and id(group) in self._groups:
                 return f"{self._groups[id(group)]}.{key}"

@@ -7,9 +7,9 @@ import keyword
 import operator
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from ridgeline.atomic import Switch
 from ridgeline.errors import RidgelineError
 from ridgeline.fx.node import Node, Target, map_arg
 
@@ -138,14 +138,8 @@ class Graph:
 
     # ---- changing it -----------------------------------------------------------------------------
 
-    @contextmanager
-    def _inserting(self, node: Node | None, behind: int) -> Iterator[None]:
-        before = self._place
-        self._place = None if node is None else (node, behind)
-        try:
-            yield
-        finally:
-            self._place = before
+    def _inserting(self, node: Node | None, behind: int) -> Switch:
+        return Switch(self, _place=None if node is None else (node, behind))
 
     def inserting_before(self, n: Node | None = None) -> Any:
         """A block in which new nodes come before one, or before all."""

@@ -12,11 +12,12 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache, wraps
+from itertools import chain, starmap
 from typing import Any
 
 import ridgeline
+from ridgeline.atomic import Block, Switch, apply
 from ridgeline.errors import RidgelineError
 from ridgeline.fx.graph import Graph
 from ridgeline.fx.graph_module import GraphModule
@@ -250,8 +251,7 @@ class GraphAppendingTracer(Tracer):
         self.graph = graph
 
 
-@contextmanager
-def _asked(tracer: Tracer) -> Iterator[None]:
+def _asked(tracer: Tracer) -> Switch:
     """A block in which modules called with stand-ins ask a tracer what they are."""
     plain = Module.__call__
 
@@ -260,11 +260,7 @@ def _asked(tracer: Tracer) -> Iterator[None]:
             return plain(self, *args, **kwargs)
         return tracer.call_module(self, lambda *a, **k: plain(self, *a, **k), args, kwargs)
 
-    Module.__call__ = call  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Module.__call__ = plain  # type: ignore[method-assign]
+    return Switch(Module, __call__=call)
 
 
 _to_wrap: list[tuple[dict[str, Any], str]] = []
@@ -277,10 +273,8 @@ def wrap(fn_or_name: Any) -> Any:
     return fn_or_name
 
 
-@contextmanager
-def _wrapped(tracer: Tracer) -> Iterator[None]:
+def _wrapped(tracer: Tracer) -> Block:
     """A block in which the functions given to `wrap` are noted when they get a stand-in."""
-    before = [(space, name, space.get(name)) for space, name in _to_wrap]
 
     def noted(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -291,18 +285,21 @@ def _wrapped(tracer: Tracer) -> Iterator[None]:
 
         return call
 
-    for space, name, function in before:
-        own = function if function is not None else vars(builtins).get(name)
+    inside: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    after: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    gone: list[tuple[dict[str, Any], str, None]] = []
+    for space, name in _to_wrap:
+        own = space.get(name, vars(builtins).get(name))
         if own is not None:
-            space[name] = noted(own)
-    try:
-        yield
-    finally:
-        for space, name, function in before:
-            if function is None:
-                space.pop(name, None)
+            inside.append((space, {name: noted(own)}))
+            if name in space:
+                after.append((space, {name: own}))
             else:
-                space[name] = function
+                gone.append((space, name, None))
+    # `with` enters and leaves by one call of C code each
+    enter = map(apply, [starmap(dict.update, inside)])
+    leave = map(apply, [chain(starmap(dict.update, after), starmap(dict.pop, gone))])
+    return Block(enter, leave)
 
 
 def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> GraphModule:

@@ -225,7 +225,7 @@ ATTACK = Attack(
               "Earnest._take_in", "Cell(outside.node,", "Cell(outside.cell.node,"),
         Fault("a number is the same whatever its value", "tape.entries", "same",
               "return bool(value == kept) and (value != 0", "return True and (value != 0"),
-        Fault("a gradient is added to none", "tape.tape_recorder", "TapeRecorder._accumulates",
+        Fault("a gradient is added to none", "tape.learning", "accumulates",
               "if grad is not None:", "if False:"),
     ),
 )  # fmt: skip

@@ -133,8 +133,7 @@ def test_sums_start_from_zero(name: str, tier: str) -> None:
     zeros = np.full((2, 4), -0.0, np.float32)
     with rl.config.override(tier=tier):
         found = SUMS_OF_ZEROS[name](rl, rl.tensor(zeros)).numpy()
-    wanted = SUMS_OF_ZEROS[name](torch, torch.tensor(zeros)).numpy()
-    assert np.signbit(found).tolist() == np.signbit(wanted).tolist()
+    assert not found.any() and not np.signbit(found).any()  # torch's sign depends on its kernel
 
 
 @pytest.mark.parametrize("tier", ["interpreter", "compiled"])

@@ -167,7 +167,7 @@ def test_assembly_has_the_instruction_and_keeps_sums_in_registers(
 def assembly(text: str) -> str:
     import llvmlite.binding as llvm
 
-    _, options, preamble = machine_code._machine()
+    _, options, preamble = machine_code._machine(machine_code.host())
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu="sapphirerapids", opt=3, reloc="pic", codemodel="small"
     )
@@ -185,7 +185,7 @@ def test_without_leave_of_the_system_there_are_no_tiles(monkeypatch: pytest.Monk
     monkeypatch.setattr(facts, "config", SimpleNamespace(isa="auto"))
     for allowed, sign in ((True, "+"), (False, "-")):
         monkeypatch.setattr(facts, "_may_use_tiles", lambda allowed=allowed: allowed)
-        found = facts.target.__wrapped__().features
+        found = facts.host.__wrapped__().features
         assert found == f"+avx512f,{sign}amx-tile,{sign}amx-bf16"
 
 

@@ -18,15 +18,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ridgeline.atomic import at_fork
+from ridgeline.atomic import Switch, at_fork
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.codegen.llvm import elf
 from ridgeline.config import config
@@ -264,22 +262,21 @@ class Target:
     threads: int
 
 
-_chosen: ContextVar[Target | None] = ContextVar("target", default=None)
+class _Chosen(threading.local):
+    machine: Target | None = None  # that code is made for in this thread, if not the host
+
+
+_chosen = _Chosen()
 
 
 def target() -> Target:
     """The machine that code is made for: this one, unless `compiling_for` says otherwise."""
-    return _chosen.get() or host()
+    return _chosen.machine or host()
 
 
-@contextmanager
-def compiling_for(machine: Target) -> Iterator[None]:
+def compiling_for(machine: Target) -> Switch:
     """Make code for another machine, which is not to be loaded here, in this thread."""
-    token = _chosen.set(machine)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
+    return Switch(_chosen, machine=machine)
 
 
 @lru_cache(maxsize=1)
