@@ -539,9 +539,10 @@ class TapeRecorder:
             self.state = FREE
 
     def _restart(self) -> None:
-        self.run.end()
-        self.run = Run(self.graph, self.run.root)
-        self.state = FREE
+        """Begin another run. It is there before the old one ends, should an interrupt come."""
+        ended = self.run
+        self.run, self.state = Run(self.graph, ended.root), FREE
+        ended.end()
 
     def _ended(self, run: Run, cells: Sequence[Cell], reason: str) -> bool:
         """Run the known program of a deferred run; False where there is none."""
