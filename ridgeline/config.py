@@ -54,7 +54,7 @@ class Config:
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
     verify: bool = False  # check the form of what every pass of the compiler gives
     background: bool = True  # compile beside the program, which is interpreted meanwhile
-    tape: bool = False  # match calls of undecorated code against those before
+    tape: bool = True  # match calls of undecorated code against those before
     announce: bool = True  # say on stderr what is being compiled where that takes long
     passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out
 
