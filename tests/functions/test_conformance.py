@@ -26,8 +26,7 @@ MOST = 4000  # elements of a sample's tensors
 # what cannot be compared by value: random, uninitialised, sparse, private, or answers that are
 # fixed only up to a sign, a phase or the order of equal elements (see docs/conformance.md)
 SKIPPED = re.compile(
-    r"rand|dropout|multi_head_attention_forward|"
-    r"bernoulli|multinomial|^normal|empty|cauchy|exponential|geometric|log_normal|"
+    r"rand|dropout|bernoulli|multinomial|^normal|empty|cauchy|exponential|geometric|log_normal|"
     r"uniform|sparse|poisson$|rrelu|jiterator|fractional_max_pool|lowrank|^ops\.|^torch\.ops|"
     r"^svd|linalg\.(eig|eigh|svd|ldl)|as_strided|native_layer_norm|^allclose|_$"
 )
@@ -179,6 +178,8 @@ def differences(start: int, step: int, place: str) -> list[str]:
         tried = 0
         for sample in samples(op, torch.float32, op.supports_autograd):
             total = [sample.input, sample.args, sample.kwargs]
+            if op.name.endswith("multi_head_attention_forward") and sample.kwargs["training"]:
+                continue  # it drops at random
             if sum(t.numel() for t in tensors(total, torch.Tensor)) > MOST:
                 continue
             try:
