@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ridgeline as rl
 from ridgeline.autograd import engine
@@ -72,6 +74,32 @@ def test_a_forward_pass_that_another_thread_computed() -> None:
     for one, other in ((w, w2), (b, b2)):
         assert one.grad is not None and other.grad is not None
         np.testing.assert_allclose(one.grad.tolist(), other.grad.tolist(), rtol=1e-6, atol=1e-7)
+
+
+def read_by_hooks(lib: Any, step: int) -> list[list[float]]:
+    """Gradients that hooks read one by one, with a part of the forward pass held."""
+    seen: list[list[float]] = []
+
+    def note(gradient: Any) -> None:
+        seen.append(gradient.tolist())
+
+    w = lib.tensor([0.5, -0.25, 0.75], dtype=lib.float64, requires_grad=True)
+    v = lib.tensor([-0.5, 0.125, 0.25], dtype=lib.float64, requires_grad=True)
+    x = lib.tensor([0.5, -0.25, 1.0], dtype=lib.float64) * (step + 1)
+    v.register_hook(note)
+    w.register_hook(lambda gradient: gradient * gradient)
+    w.register_hook(note)
+    hidden = (x * v).tanh()
+    (hidden.tanh().sum() + (hidden * w).mean() * 3).backward()
+    return [*sorted(seen), w.grad.tolist(), v.grad.tolist()]
+
+
+@pytest.mark.parametrize("tape", [False, True])
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_gradients_of_one_pass_that_are_read_one_by_one(tier: str, tape: bool) -> None:
+    with rl.config.override(tier=tier, tape=tape):
+        for step in range(4):
+            np.testing.assert_allclose(read_by_hooks(rl, step), read_by_hooks(torch, step), 1e-12)
 
 
 def test_a_repeated_step_writes_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 GRADIENTS = Op("gradients", "library", _infer, _value, mixes_devices=True)
-# Passes that are not computed yet, and those whose forward pass was computed without them.
+# Passes that are not computed yet, and those whose forward pass may be computed, all or in part.
 waiting: WeakSet[Node] = WeakSet()
 _passed: WeakSet[Node] = WeakSet()
 
@@ -113,10 +113,10 @@ def written_out(roots: Sequence[Node]) -> list[Node]:
 def is_whole(order: Sequence[Node]) -> bool:
     """True where the passes in a graph to be computed find nothing computed of their forward pass.
 
-    All others that wait may find that from now on.
+    All that wait may find that from now on, those in the graph too: of their gradients only some
+    may be computed with it, such as the one that a hook reads.
     """
-    inside = {current for current in order if current.op is GRADIENTS}
+    whole = not any(current.op is GRADIENTS and current in _passed for current in order)
     for current in list(waiting):
-        if current not in inside:
-            _passed.add(current)
-    return not any(current in _passed for current in inside)
+        _passed.add(current)
+    return whole
