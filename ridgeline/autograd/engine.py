@@ -30,6 +30,7 @@ from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.ops.movement import stretch
 from ridgeline.record import mutation, recorder
 from ridgeline.record.cells import CUT, GRAPH, LEAF
+from ridgeline.record.memory import reads_shared
 from ridgeline.record.modes import (
     called,
     modes,
@@ -184,6 +185,8 @@ def backward(
         what = partial(_accumulate, order, active, outputs, cotangents, owners, create_graph)
         totals = in_turn(turns, partial(_whole, what, owners.values()))
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
+    if modes.capture is None and reads_shared(order):
+        recorder.flush()  # foreign memory may change before the next one
     if not (create_graph if retain_graph is None else retain_graph):
         if wanted is not None:  # others may be behind what these are reached through
             active, variables = passed_by(order, active), variables_of(order)
@@ -306,6 +309,8 @@ def grad(
         found = [part for _ in group if (part := next(parts)) is not None]
         results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
     _look([result for result in results if result is not None], "backward")
+    if modes.capture is None and reads_shared(order):
+        recorder.flush()
     if not (create_graph if retain_graph is None else retain_graph):
         let_go(roots, passed_by(order, active), variables_of(order))
     return tuple(results)

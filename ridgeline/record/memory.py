@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -22,13 +22,14 @@ from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import running
 from ridgeline.record.cells import Cell, filled_leaf, rare
-from ridgeline.record.recorder import hold, realize, record
+from ridgeline.record.recorder import hold, realize, record, settle
 from ridgeline.record.turns import turn_of
 from ridgeline.runtime.buffer import HostBuffer, space
 from ridgeline.scalars import Array
 from ridgeline.weak import WeakSet
 
-_SOLE_OWNER = 3  # references to a buffer that one cell holds: its node, a local, the count itself
+# References to what one cell holds alone: the cell's, or its node's; a local one; the count itself.
+_SOLE_OWNER = 3
 
 
 def settled(cell: Cell) -> Node:
@@ -61,6 +62,15 @@ class Export:
         return self.buffer.__array_interface__
 
 
+# Leaves over memory that somebody outside may write to, as long as graphs hold them.
+_open: WeakSet[Node] = WeakSet()
+
+
+def reads_shared(nodes: Iterable[Node]) -> bool:
+    """True where some nodes are leaves over memory that somebody outside may write to."""
+    return bool(_open) and any(node in _open for node in nodes)
+
+
 class Shared:
     """Memory that somebody outside may read and write: an array of theirs, or our own, exported."""
 
@@ -89,13 +99,21 @@ class Shared:
         """A fresh leaf over the memory, whose contents may have changed since the last one."""
         if self.array is not None:
             made = leaf_over(self.array, self.type.dtype)
+            _open.add(made)
         else:
             assert self.buffer is not None
             exported = self.export is not None and self.export() is not None
             memory = self.buffer.again() if exported else self.buffer.renewed()
             made = filled_leaf(self.type, memory)
+            if exported:
+                _open.add(made)
         self.leaves.add(made)
         return made
+
+    def stands_for(self, variable: Node) -> None:
+        """A variable's own leaf lies in this memory, too."""
+        self.leaves.add(variable)
+        _open.add(variable)
 
     def write(self, memory: Array, value: Array, changes: list[Change]) -> Callable[[], object]:
         """The C code that changes the memory to what `value` holds when it runs.
@@ -189,12 +207,15 @@ def shared_memory(cell: Cell) -> Array:
         if memory is not None:
             return memory
         refresh(cell)
-    buffer = settled(cell).buffer
-    # memory that is not ours, or that another tensor sees too, is not given away
-    if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
-        buffer = adopt(array_of(cell.node))
+    node = settled(cell)
+    settle(cell)  # calls that were deferred are recorded, and hold what they read
+    buffer = node.buffer
+    # memory that is not ours, or that another tensor or recorded work reads, is not given away
+    held = sys.getrefcount(node) > _SOLE_OWNER or sys.getrefcount(buffer) > _SOLE_OWNER
+    if buffer.borrowed or held:
+        buffer = adopt(array_of(node))
     export = Export(buffer)
-    shared = Shared(cell.node.types[0], export=export)
+    shared = Shared(node.types[0], export=export)
     made = shared.leaf()
     apply(starmap(setattr, ((cell, "node", made), (details, "shared", shared))))
     memory = shared.memory()

@@ -173,7 +173,7 @@ def special(cell: Cell, track: Track) -> Node:
             key = filled_leaf(value.types[0], value.buffer)
             shared = None if cell.rare is None else cell.rare.shared
             if shared is not None:
-                shared.leaves.add(key)
+                shared.stands_for(key)
         else:
             key = variable(value)
         key.origins = value.origins
