@@ -33,3 +33,11 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu") is not None:
                 item.add_marker(pytest.mark.skip(reason="no GPU"))
+
+
+@pytest.fixture
+def nothing_recorded() -> None:
+    """What earlier tests recorded and something still holds is computed, not with this one's."""
+    from ridgeline.record.recorder import flush
+
+    flush()

@@ -82,7 +82,7 @@ class Quasi:
     def __str__(self) -> str:
         if self.kind in ("min", "max"):
             return f"{self.kind}({_text(self.left)}, {_text(self.right)})"
-        return f"({_text(self.left)} {self.kind} {_text(self.right)})"
+        return f"({_operand(self.left)} {self.kind} {_operand(self.right)})"
 
 
 Atom: TypeAlias = Sym | Quasi
@@ -205,6 +205,12 @@ def _text(form: Polynomial[Atom]) -> str:
     for monomial, coefficient in form.terms.items():
         texts.append("*".join(map(str, monomial if coefficient == 1 else (coefficient, *monomial))))
     return " + ".join(texts)
+
+
+def _operand(form: Polynomial[Atom]) -> str:
+    """A form as a side of `//` or `%`: facts are evaluated as Python's text."""
+    text = _text(form)
+    return f"({text})" if " " in text or "*" in text else text
 
 
 def _holds(relation: Relation, size: Size) -> bool:

@@ -20,7 +20,7 @@ from ridgeline.execution import generalize, tiers
 
 
 @pytest.fixture(autouse=True)
-def beside() -> Iterator[None]:
+def beside(nothing_recorded: None) -> Iterator[None]:
     with config.override(background=True):
         generalize._forms.clear()  # no program of another test's length serves this one's
         yield

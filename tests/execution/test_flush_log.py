@@ -12,6 +12,8 @@ from ridgeline import nn
 from ridgeline.compiler import background
 from ridgeline.config import config
 
+pytestmark = pytest.mark.usefixtures("nothing_recorded")
+
 
 def test_a_block_tells_its_flushes_with_function_and_line() -> None:
     x = rl.arange(8.0)

@@ -20,7 +20,7 @@ Floats = NDArray[np.floating]
 
 
 @pytest.fixture(autouse=True)
-def beside() -> Iterator[None]:
+def beside(nothing_recorded: None) -> Iterator[None]:
     with config.override(background=True, tier="auto"):
         generalize._forms.clear()
         yield

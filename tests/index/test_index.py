@@ -186,3 +186,20 @@ def test_sizes(one: tuple[Size, Truth], two: tuple[Size, Truth]) -> None:
         assert values == [other_truth(n, m) for n, m in box] and hash(size) == hash(other)
     if isinstance(size, SizeExpr):
         assert size - size == 0 and size + other == other + size and symbols([size])
+
+
+def test_a_size_as_text_is_an_expression_of_python_for_it() -> None:
+    n = symbol("n", 0, 60)
+    assert str((n + 1) // 3) != str(1 + n // 3)  # facts are known by their text
+
+
+@settings(max_examples=200, deadline=None)
+@given(SIZES)
+def test_text_means_what_the_size_does(one: tuple[Size, Truth]) -> None:
+    size, truth = one
+    for n, m in product(range(7), range(2, 9, 2)):
+        try:
+            read = eval(str(size), {"n": n, "m": m})
+        except ZeroDivisionError:  # a quotient of sizes by zero is zero
+            continue
+        assert read == truth(n, m)

@@ -20,7 +20,7 @@ STEPS = 5
 
 
 @pytest.fixture(autouse=True)
-def compiled() -> Any:
+def compiled(nothing_recorded: None) -> Any:
     """Programs are there at once, so that the second step finds one."""
     with config.override(tier="compiled", tape=True):
         yield
