@@ -11,6 +11,11 @@ import tempfile
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import settings
+
+# What a run of the tests says depends on the code alone; `--hypothesis-profile default` searches.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("same")
 
 os.environ.setdefault("RIDGELINE_CACHE_DIR", tempfile.mkdtemp(prefix="ridgeline-tests-"))
 os.environ.setdefault("RIDGELINE_CALIBRATE", "0")
