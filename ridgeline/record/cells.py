@@ -154,6 +154,18 @@ def apply_steps(value: Node, steps: Sequence[Step]) -> Node:
     return value
 
 
+def is_block(shape: tuple[Size, ...], steps: Sequence[Step]) -> bool:
+    """True where steps show elements of dense memory that lie side by side, in their order."""
+    for op, attrs in steps:
+        if op is RESHAPE:
+            shape = attrs.shape
+        elif op is SLICE and _block_start(shape, attrs) is not None:
+            shape = attrs.sizes
+        else:
+            return False
+    return True
+
+
 def resident_block(value: Node, steps: tuple[Step, ...]) -> tuple[Node, tuple[Step, ...]]:
     """A value in memory after the first steps that show one block of it, and the steps left.
 

@@ -134,6 +134,8 @@ class JitFunction:
                         exact = not by_value
                         continue
                 trace = self._trace(signature, leaves, args, kwargs, refuted)
+                if trace.recording.by_value and leaves is given:
+                    leaves = self._views.shown(structure, given)
             elif config.audit and trace.is_due():
                 traced = True
                 trace = self._audited(trace, signature, leaves, args, kwargs)
@@ -333,15 +335,16 @@ class JitFunction:
         donated: frozenset[int],
     ) -> Trace:
         """Trace the call; code that cannot take lifted numbers gets the plain ones."""
+        views = self._views
         if not changing:
-            return trace_call(self.function, args, kwargs, donated=donated)
+            return trace_call(self.function, args, kwargs, donated=donated, views=views)
         try:
-            return trace_call(self.function, args, kwargs, changing, donated=donated)
+            return trace_call(self.function, args, kwargs, changing, donated, views)
         except RidgelineError:
             raise
         except (TypeError, ValueError, AttributeError):
             self._changing[signature.structure] = set()
-            return trace_call(self.function, args, kwargs, donated=donated)
+            return trace_call(self.function, args, kwargs, donated=donated, views=views)
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
         """The trace for a call that is not made, and the leaves of its arguments."""
@@ -351,7 +354,7 @@ class JitFunction:
         args, kwargs = unflatten(structure, leaves)
         signature = self._signature(structure, leaves)
         found = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
-        return found, leaves
+        return found, self._views.shown(structure, given) if found.recording.by_value else leaves
 
     @property
     def program(self) -> Program:

@@ -5,6 +5,9 @@ it. Where a function did neither, and is called with another view that shows as 
 is from then on a tensor of its own for its traces: a block of memory is read where it lies, and any
 other view is copied. So one trace serves all places.
 
+A batch that is cut from data is such a block, and most move: where the first trace needs nothing
+but its values, the trace itself is put over these (`MovingViews.by_value`), and is the only one.
+
 A call is traced so only where a trace over a view says what it will do: nothing else has changed.
 Else Python would run a second time where the function, over its copy, turned out to write to it.
 """
@@ -12,10 +15,12 @@ Else Python would run a second time where the function, over its copy, turned ou
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.graph.node import TensorType, leaf
-from ridgeline.record.cells import GRAPH, PLAIN, apply_steps
+from ridgeline.graph.graph import substitute
+from ridgeline.graph.node import Node, TensorType, leaf, topological
+from ridgeline.record.cells import GRAPH, PLAIN, apply_steps, is_block
 from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor, holding
 from ridgeline.tracing.capture import ArgumentInput, CellInput
@@ -44,6 +49,26 @@ class MovingViews:
             for index, value in enumerate(leaves)
         ]
 
+    def by_value(
+        self, recording: Recording, conditions: Conditions, leaves: Sequence[Any]
+    ) -> Recording:
+        """A recording over the values of blocks among its arguments, where nothing else counts."""
+        if conditions.open or conditions.fleeting or recording.tracked or recording.symbolic:
+            return recording
+        structure = recording.signature.structure
+        exact = recording.touched | self._exact.get(structure, set())
+        blocks = {i for i, v in enumerate(leaves) if i not in exact and _is_plain_block(v)}
+        tensors = ((i, v) for i, v in enumerate(leaves) if isinstance(v, Tensor))
+        shared = {tensor._cell for index, tensor in tensors if index not in blocks}
+        blocks = {index for index in blocks if leaves[index]._cell not in shared}
+        if not blocks or not _changes_nothing(recording, blocks, leaves):
+            return recording
+        made = _over_values(recording, blocks, leaves)
+        if made is None:
+            return recording
+        self._places.setdefault(structure, set()).update(blocks)
+        return made
+
     def learn(self, traces: Iterable[Trace], signature: Signature, leaves: Sequence[Any]) -> bool:
         """Take note of views in which a call differs from a traced one, and in nothing else."""
         known = self._places.setdefault(signature.structure, set())
@@ -52,7 +77,7 @@ class MovingViews:
             moved = _moved(trace.signature, signature)
             if not moved or moved & exact or trace.conditions.changed(leaves) is not None:
                 continue
-            if _changes_nothing(trace, known | moved, leaves):
+            if _changes_nothing(trace.recording, known | moved, leaves):
                 known |= moved
                 return True
         return False
@@ -67,11 +92,10 @@ class MovingViews:
 def is_fit(trace: Trace, given: Sequence[Any], shown: Sequence[Any]) -> bool:
     """True where a trace can take arguments by their value: it changes nothing under them."""
     by_value = {index for index, (a, b) in enumerate(zip(given, shown)) if a is not b}
-    return _changes_nothing(trace, by_value, given)
+    return _changes_nothing(trace.recording, by_value, given)
 
 
-def _changes_nothing(trace: Trace, by_value: Set[int], given: Sequence[Any]) -> bool:
-    recording = trace.recording
+def _changes_nothing(recording: Recording, by_value: Set[int], given: Sequence[Any]) -> bool:
     sources = [write.source for write in recording.effects.writes]
     written = {source.cell for source in sources if isinstance(source, CellInput)}
     # what is written through another argument, of which this one may show a part
@@ -86,6 +110,44 @@ def _is_plain_view(value: Any) -> bool:
         and bool(value._steps)
         and value._track.mode < GRAPH
         and value._extra is None
+    )
+
+
+def _is_plain_block(value: Any) -> bool:
+    """True for a view of elements that lie side by side: its values look to Python as it does."""
+    return _is_plain_view(value) and is_block(value._cell.node.shape, value._steps)
+
+
+def _over_values(recording: Recording, blocks: Set[int], given: Sequence[Any]) -> Recording | None:
+    """A recording over leaves for what views show; None where it reads more of their memory."""
+    memory = {
+        source.index: node
+        for node, source in recording.inputs.items()
+        if isinstance(source, ArgumentInput)
+    }
+    specs = list(recording.signature.leaves)
+    values: dict[Node, Node] = {}
+    inputs = dict(recording.inputs)
+    for index in sorted(blocks):
+        spec: TensorSpec = specs[index]
+        specs[index] = TensorSpec(_type(spec), PLAIN, (), index)
+        start = memory.get(spec.same_as)
+        if start is None:  # which the function does not read
+            continue
+        inputs.pop(start, None)
+        shown = apply_steps(start, spec.steps)
+        if shown in values:  # one view twice: it reads as one node, and would be two tensors
+            return None
+        values[shown] = leaf(shown.types[0])
+        values[shown].origins = shown.origins or start.origins
+        inputs[values[shown]] = ArgumentInput(index)
+    outputs = substitute(recording.outputs, values)
+    gone = recording.inputs.keys() - inputs.keys()
+    if not gone.isdisjoint(topological(outputs, gone.__contains__)):
+        return None
+    signature = replace(recording.signature, leaves=tuple(specs))
+    return replace(
+        recording, signature=signature, inputs=inputs, outputs=outputs, by_value=frozenset(blocks)
     )
 
 

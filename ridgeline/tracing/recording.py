@@ -63,6 +63,7 @@ class Recording:
     leaks: bool = False  # somebody holds tensors that the function made
     tracked: Tracked | None = None  # results through which gradients flow on
     touched: Set[int] = frozenset()  # arguments that cannot be given by value
+    by_value: Set[int] = frozenset()  # views among the arguments of which only values are read
     stages: Sequence[Stage] = ()  # programs that come first, where sizes follow from values
     at_hand: list[Tensor] = field(default_factory=list)  # what they give in the traced call
 

@@ -9,9 +9,11 @@ from ridgeline.collector import paused
 from ridgeline.execution.tiers import program_for
 from ridgeline.record.cells import Cell
 from ridgeline.record.modes import modes
+from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.executable import Executable
+from ridgeline.tracing.moving_views import MovingViews
 from ridgeline.tracing.recording import Recording, record
 from ridgeline.tracing.signatures import Signature, difference
 from ridgeline.tracing.staged import StagedExecutable
@@ -84,8 +86,13 @@ def trace(
     kwargs: Any,
     changing: Set[int] = frozenset(),
     donated: Set[int] = frozenset(),
+    views: MovingViews | None = None,
 ) -> Trace:
-    """Record a call, and compile it."""
+    """Record a call, and compile it; over the values of views where these are all that counts."""
     recording, conditions = record(function, args, kwargs, changing, donated=donated)
+    if views is not None:
+        leaves: list[Any] = []
+        flatten((args, kwargs), leaves)
+        recording = views.by_value(recording, conditions, leaves)
     with paused:
         return Trace(recording, conditions, Executable(recording, conditions.changed, program_for))

@@ -235,3 +235,38 @@ def test_a_new_result_does_not_change_with_its_data() -> None:
     data.add_(100)
     for i, result in enumerate(kept):
         np.testing.assert_array_equal(result.numpy(), before[2 * i : 2 * i + 2])
+
+
+def test_batches_cut_from_data_are_one_trace() -> None:
+    data, labels = table(), rl.arange(24)
+
+    def step(x: rl.Tensor, y: rl.Tensor) -> rl.Tensor:
+        return (x.sum(1) * y).sum() if x.is_contiguous() else x.sum()
+
+    jitted = rl.jit(step)
+    for i in range(5):
+        x, y = data[4 * i : 4 * i + 4], labels[4 * i : 4 * i + 4]
+        assert jitted(x, y).item() == (x.numpy().sum(1) * y.numpy()).sum()
+    assert jitted.traces == 1
+
+
+def test_a_row_that_is_given_twice() -> None:
+    data = table()
+    step = rl.jit(lambda x, y: (x - 2 * y).sum())
+    for i, j in ((0, 0), (0, 1), (2, 2), (3, 1)):
+        assert step(data[i], data[j]).item() == (data[i] - 2 * data[j]).sum().item()
+
+
+def test_a_view_that_a_function_keeps_goes_on_to_show_its_data() -> None:
+    data = table()
+    box: dict[str, rl.Tensor] = {}
+
+    def step(x: rl.Tensor) -> rl.Tensor:
+        box["last"] = x
+        return x.sum()
+
+    jitted = rl.jit(step)
+    for i in range(5):
+        jitted(data[2 * i : 2 * i + 2])
+        data.add_(1)
+        np.testing.assert_array_equal(box["last"].numpy(), data.numpy()[2 * i : 2 * i + 2])
