@@ -134,7 +134,7 @@ def _watcher(watches: Sequence[Watch], kept_by: Sequence[Tensor], mode: int) -> 
 def _hooked(hooked: Watch | Extra | None, cotangent: Node, mode: int) -> Node:
     """A gradient after the hooks of a tensor."""
     for hook in list(hooked.hooks.values()) if hooked is not None else ():
-        recorder.lose()
+        recorder.lose("a hook is called")
         replaced = called(hook)(wrap(cotangent, mode))
         if replaced is not None:
             cotangent = read(replaced)
@@ -237,7 +237,7 @@ def _accumulate(
         final = _hooked(owner._extra, total, mode) if owner.is_leaf else total
         _add_gradient(owner, final, create_graph)
         for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
-            recorder.lose()
+            recorder.lose("a hook is called")
             if called(hook)(owner) is not None:
                 raise GradientError("a hook that is called after a gradient was added returns None")
     return totals

@@ -61,6 +61,7 @@ class Flush:
     began: float  # by the clock of `time.perf_counter`
     preparing: float  # seconds until there was a program: it was looked up, loaded or compiled
     running: float  # seconds of the program; on a GPU until everything was started
+    unmatched: str = ""  # why its calls were recorded, and not matched by a tape
 
     @property
     def ended(self) -> float:
@@ -125,13 +126,15 @@ def _flushes(count: int) -> str:
 
 def _rows(flushes: Sequence[Flush]) -> Iterator[str]:
     """A line for all flushes of one kind and reason."""
-    alike: dict[tuple[str, int, str], list[float]] = {}
+    alike: dict[tuple[str, int, str, str], list[float]] = {}
     for flush in flushes:
-        key = flush.why, flush.ops, flush.device
+        key = flush.why, flush.ops, flush.device, flush.unmatched
         alike.setdefault(key, []).append(flush.preparing + flush.running)
-    for (why, ops, device), seconds in alike.items():
+    for (why, ops, device, unmatched), seconds in alike.items():
         spent = _time(fmean(seconds)) + (" each" if len(seconds) > 1 else "")
         yield f"  {len(seconds):>5} × {ops:>5} ops on {device}, {spent:<14} {why}"
+        if unmatched:
+            yield f"          recorded, not matched: {unmatched}"
 
 
 def _time(seconds: float) -> str:
@@ -145,9 +148,36 @@ class _Kept(threading.local):
     def __init__(self) -> None:
         self.last: deque[_Noted] = deque(maxlen=MOST_KEPT)
         self.logs: tuple[FlushLog, ...] = ()
+        self.unmatched: _Unmatched | None = None  # of the calls since the last flush
 
 
+class _Unmatched(NamedTuple):
+    """Why calls are recorded that might have been matched, and by which line that was found."""
+
+    reason: str
+    instruction: _Instruction
+
+    def __str__(self) -> str:
+        return f"{self.reason}, {Caller('', *self.instruction)}"
+
+
+_Instruction = tuple[CodeType | None, int]
 _kept = _Kept()
+
+
+def unmatched(reason: str) -> None:
+    """The calls until the next flush are recorded and not matched; the first reason counts."""
+    if _kept.unmatched is None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and is_inside(frame.f_code.co_filename):
+            frame = frame.f_back
+        instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+        _kept.unmatched = _Unmatched(reason, instruction)
+
+
+def forget_unmatched() -> None:
+    """Nothing is recorded any more."""
+    _kept.unmatched = None
 
 
 def note(
@@ -161,7 +191,8 @@ def note(
         frame = frame.f_back
     instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
     times = began, started, perf_counter()
-    noted = _Noted(passed, instruction, reason, device, ops, program, times)
+    recorded, _kept.unmatched = _kept.unmatched, None
+    noted = _Noted(passed, instruction, reason, device, ops, program, times, recorded)
     _kept.last.append(noted)
     for log in _kept.logs:
         log.flushes.append(noted.flush())
@@ -177,6 +208,7 @@ class _Noted(NamedTuple):
     ops: int
     program: Program
     times: tuple[float, float, float]
+    unmatched: _Unmatched | None
 
     def flush(self) -> Flush:
         """The same as others see it; who asked is the last public function on the way up."""
@@ -189,7 +221,7 @@ class _Noted(NamedTuple):
         began, started, ended = self.times
         return Flush(
             caller, self.reason, self.device, self.ops, self.program, began, started - began,
-            ended - started,
+            ended - started, "" if self.unmatched is None else str(self.unmatched),
         )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ class GraphRecorder:
     def settle(self, cell: Cell) -> None:
         """How a cell stands to differentiation is about to change, or its memory."""
 
-    def lose(self) -> None:
+    def lose(self, why: str) -> None:
         """What happens until the next flush cannot be foreseen, such as by a hook."""
 
     def record(self, cell: Cell) -> None:

@@ -73,7 +73,7 @@ class Recorder(Protocol):
     def settle(self, cell: Cell) -> None:
         """How a cell stands to differentiation is about to change, or its memory."""
 
-    def lose(self) -> None:
+    def lose(self, why: str) -> None:
         """What happens until the next flush cannot be foreseen, such as by a hook."""
 
 
@@ -129,9 +129,9 @@ def accumulating(owner: Any, before: Any) -> None:
     _thread.recorder.accumulating(owner, before)
 
 
-def lose() -> None:
+def lose(why: str) -> None:
     """What happens until the next flush cannot be foreseen, such as by a hook."""
-    _thread.recorder.lose()
+    _thread.recorder.lose(why)
 
 
 def settle(cell: Cell) -> None:

@@ -181,7 +181,7 @@ class Entry:
 class Place:
     """A place on a tape: the calls that came next, and what a flush computed there."""
 
-    __slots__ = ("__weakref__", "endings", "last", "misses", "next", "rest")
+    __slots__ = ("__weakref__", "endings", "last", "misses", "next", "rest", "why")
 
     def __init__(self) -> None:
         self.next: dict[Any, list[Entry]] = {}
@@ -190,6 +190,7 @@ class Place:
         self.last: Ending | None = None  # the flush that came last time
         self.misses = 0  # deferred runs that were none of the known, one after the other
         self.rest = 0  # runs to record before the next one is deferred
+        self.why = ""  # the last one was not matched or not learnt
 
 
 def frozen(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ridgeline.atomic import Change, apply
 from ridgeline.config import config
+from ridgeline.execution import flush_log
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, running
@@ -19,6 +20,7 @@ from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import begin_with
 from ridgeline.record.upcalls import Match
+from ridgeline.tape.deviations import called, deviation
 from ridgeline.tape.endings import Ending, learnt
 from ridgeline.tape.entries import (
     BLOCK,
@@ -95,6 +97,8 @@ class TapeRecorder:
             # what comes for the first time may never come again: it is learnt the second time
             place = function, frame.f_code, frame.f_lasti
             if not config.tape or self.graph.pending or place not in self._seen:
+                if config.tape:
+                    flush_log.unmatched("its first call is new")
                 if len(self._seen) > MOST_SEEN:
                     self._seen.clear()
                 self._seen.add(place)
@@ -112,7 +116,7 @@ class TapeRecorder:
         if run.at is run.root and not run.deferred:
             run = self._begun()
         if run.deferred:
-            self._missed(run, function)
+            self._missed(run, deviation(run, function, args, named, frame))
         entry = self._known(run, function, args, named, frame)
         if entry is not None and run.at is run.root and not entry.breaks:
             run.start = entry
@@ -133,15 +137,24 @@ class TapeRecorder:
         place = entry.after
         if place.rest:
             place.rest -= 1
+            flush_log.unmatched(f"recorded for a while, since before {place.why}")
             return False
-        return place.last is not None and place.last.known.ready()
+        if place.last is None:
+            flush_log.unmatched(place.why or "it is being learnt")
+        elif not place.last.known.ready():
+            flush_log.unmatched("its program is not compiled yet")
+        else:
+            return True
+        return False
 
-    def _missed(self, run: Run, what: Any) -> None:
+    def _missed(self, run: Run, why: str) -> None:
         """A deferred run is none of those that are known; the next ones are recorded at once."""
+        flush_log.unmatched(why)
         run.leave()
         if run.start is not None:
             place = run.start.after
             place.misses += 1
+            place.why = why
             place.rest = min(1 << place.misses, MOST_REST) - 2
 
     def _begun(self) -> Run:
@@ -160,7 +173,7 @@ class TapeRecorder:
         finally:
             self.state = FREE
             if self.graph.live():
-                self.lose()
+                self.lose("a call that looks at values leaves recorded work")
 
     def _known(
         self, run: Run, function: Any, args: tuple[Any, ...], named: Any, frame: FrameType
@@ -294,12 +307,12 @@ class TapeRecorder:
         learning: Entry | None = None
         if entry is None:
             if len(run.at.next.get(function, ())) >= MOST_NEXT or run.calls > MOST_CALLS:
-                self.lose()
+                self.lose(f"{called(function)} is called in ever other ways")
                 return function(*args, **named)
             try:
                 learning = self._described(run, function, args, named, tensors, frame)
-            except NotTaped:
-                self.lose()
+            except NotTaped as found:
+                self.lose(f"{called(function)} has {found}")
                 return function(*args, **named)
         else:
             collect((*args, *named.values()), tensors)
@@ -322,7 +335,7 @@ class TapeRecorder:
                 run.at.next.setdefault(function, []).insert(0, learning)
             self._restart()
             if self.graph.live():
-                self.lose()
+                self.lose(f"{called(function)} had values computed")
             return made
         if run.lost:
             return made
@@ -333,8 +346,8 @@ class TapeRecorder:
             else:
                 assert entry is not None
                 self._registered(run, entry, made, tensors, before)
-        except NotTaped:
-            self.lose()
+        except NotTaped as found:
+            self.lose(f"{called(function)} has {found}")
             return made
         run.at = entry.after
         run.calls += 1
@@ -462,13 +475,13 @@ class TapeRecorder:
         if self.state == INSIDE and self._gradients is not None:
             try:
                 self._gradients.append((owner, None if before is None else self.run.ref(before)))
-            except NotTaped:
-                self.lose()
+            except NotTaped as found:
+                self.lose(f"a gradient is {found}")
 
     def drew(self, generator: Any, count: int, key: Node, offset: Node) -> None:
         """Random numbers were drawn."""
         if self.state == FREE:
-            self.lose()
+            self.lose("random numbers were drawn outside of public calls")
         self.graph.drew(generator, count, key, offset)
         self._draws.append((generator, count))
 
@@ -476,7 +489,7 @@ class TapeRecorder:
         """A cell was given a value that is not computed yet."""
         self._recorded = True
         if self.state == FREE:
-            self.lose()
+            self.lose("something was recorded that no public call did")
         elif self.run.deferred:
             self.run.leave()
         self.graph.record(cell)
@@ -485,10 +498,13 @@ class TapeRecorder:
         """How a cell stands to differentiation is about to change, or its memory."""
         run = self.run
         if self.state == FREE and (cell.run is run or id(cell) in run.numbers):
-            self.lose()
+            self.lose("memory or how it stands to gradients was changed outside of public calls")
 
-    def lose(self) -> None:
+    def lose(self, why: str) -> None:
         """No tape is kept until the next flush; what is deferred is recorded."""
+        flush_log.unmatched(why)
+        if self.run.start is not None:
+            self.run.start.after.why = why
         if self.run.deferred:
             self.run.leave()
         self.run.lost = True
@@ -523,7 +539,7 @@ class TapeRecorder:
         if run.deferred and self._ended(run, cells, reason):
             return
         if run.deferred:
-            self._missed(run, None)
+            self._missed(run, self._otherwise(run))
         if not cells and not self.graph.pending:
             if run.start is not None or run.lost:
                 self._restart()
@@ -542,6 +558,7 @@ class TapeRecorder:
         """Begin another run. It is there before the old one ends, should an interrupt come."""
         ended = self.run
         self.run, self.state = Run(self.graph, ended.root), FREE
+        flush_log.forget_unmatched()
         ended.end()
 
     def _ended(self, run: Run, cells: Sequence[Cell], reason: str) -> bool:
@@ -571,21 +588,36 @@ class TapeRecorder:
             place = run.start.after
             place.last, place.misses = ending, 0
 
+    def _not_learnt(self, run: Run, why: str) -> None:
+        if run.start is not None:
+            run.start.after.why = why
+
+    def _otherwise(self, run: Run) -> str:
+        """Why a flush of a deferred run is none of those that are known."""
+        if not run.at.endings:
+            return "a flush came where none came before"
+        return "other results are held than before"
+
     def _ran(
         self, match: Match, nodes: Mapping[Cell, Node], tracked: Sequence[Node], drawn: Drawn
     ) -> None:
         """Recorded work was computed: learn how, for the calls that recorded it."""
         run = self.run
-        if tracked or run.lost:
+        if run.lost:
+            return
+        if tracked:
+            self._not_learnt(run, "graphs are held at a flush that no backward pass went through")
             return
         held = run.held()
         ending = run.at.endings.get(held) or learnt(run, match, nodes, drawn)
         if ending is None:
+            self._not_learnt(run, "its results or operands are not all of its own calls")
             return
         known = {output.number for output in ending.outputs}
         alive = {number for number, ref in run.made.items() if ref() is not None}
         written = {number for number, found in run.outside.items() if found.written}
         if not alive <= known or not written <= known:
+            self._not_learnt(run, "its results are not all computed")
             return
         run.at.endings[held] = ending
         self._reached(run, ending)

@@ -31,7 +31,7 @@ class HookHandle:
     def __init__(self, table: dict[int, Any], hook: Callable[..., Any]) -> None:
         self._table, self._number = table, next(self._numbers)
         HookHandle.added = self._number
-        lose()
+        lose("a hook was registered")
         bump()
         table[self._number] = hook
 
@@ -167,7 +167,7 @@ class Differentiable(Described):
             raise GradientError("retain_grad() needs a tensor that requires gradients")
         if not self.is_leaf:
             self._details().retains = True
-            lose()
+            lose("a gradient is retained")
             retaining.add(self._tensor)
 
     @property
@@ -200,7 +200,7 @@ class Differentiable(Described):
 
 def observe(source: Differentiable) -> dict[int, Callable[[Tensor], Tensor | None]]:
     """A table for hooks that backward() calls with the gradient of a tensor inside the graph."""
-    lose()
+    lose("a hook watches a tensor inside a graph")
     watch = Watch(source._tensor)
     for node in nodes_of(source):
         if node not in observed:

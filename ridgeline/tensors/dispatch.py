@@ -373,8 +373,8 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
         except SLIPS as error:
             raise explained(body, name, values, named, error) from error
 
-    function = recorder.taped(function)
     function.__name__ = function.__qualname__ = name
+    function = recorder.taped(function)
     summary = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
     own = f"Tensor.{name}"
     function.__doc__ = described(own if own in sections() else "Tensor.add_", summary)
@@ -384,8 +384,8 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
 
 
 def _dressed(function: Callable[..., Any], entry: Entry) -> Callable[..., Any]:
-    function = recorder.taped(function)
     function.__name__ = function.__qualname__ = entry.name
+    function = recorder.taped(function)
     function.__doc__ = described(entry.key, entry.body.__doc__)
     function.__module__ = "ridgeline"
     function.__wrapped__ = Face(entry, public_signature)  # type: ignore[attr-defined]
@@ -422,6 +422,7 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
             raise annotated(error, name, operands.tensors) from None
         return finish(result, operands.mode, here(3), (a, b), operands.shared)
 
+    method.__name__ = name
     return recorder.taped(method)
 
 

@@ -1,0 +1,79 @@
+"""Why a call is none of those that a tape knows there, in words for `rl.explain_last()`."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any
+
+from ridgeline.record.modes import modes
+from ridgeline.tape.entries import BLOCK, FIRST, MADE, Entry, Many, Ref, is_line
+from ridgeline.tape.learning import accumulates
+from ridgeline.tape.run import Run, is_resident
+from ridgeline.tensors.tensor import Tensor
+
+
+def deviation(run: Run, function: Any, args: Any, named: Any, frame: FrameType) -> str:
+    """What is new about a call."""
+    name = called(function)
+    entries = run.at.next.get(function, ())
+    if not entries:
+        known = ", ".join(map(called, run.at.next)) or "a flush"
+        return f"{name} came, where {known} came before"
+    return f"{name} has {_difference(run, entries[0], args, named, frame)}"
+
+
+def called(function: Any) -> str:
+    """A public function as users write it."""
+    name = function.__name__
+    return _SUBSCRIPTS.get(name, f"{name}()")
+
+
+_SUBSCRIPTS = {"get": "indexing", "set": "an assignment to a part"}
+
+
+def _difference(run: Run, entry: Entry, args: Any, named: Any, frame: FrameType) -> str:
+    """How a call differs from the one that came last."""
+    run.trial.clear()
+    if entry.gradients is not modes.gradients or entry.autocast != modes.autocast:
+        return "other modes"
+    if entry.transparent:
+        return "an operand that is not computed yet"
+    values, kept = (*args, *named.values()), entry.args
+    if len(values) != len(kept) or tuple(named) != entry.names:
+        return "other arguments"
+    for value, wanted in zip(values, kept):
+        if not run.fits(value, wanted):
+            return _argument(run, value, wanted)
+    if entry.grads and not accumulates(run, entry):
+        return "gradients where there were none, or none where there were some"
+    if not all(map(run.sees, entry.looks)):
+        return "an index with other values, which decide what is computed"
+    return "another caller" if not is_line(entry, frame) else "nothing new"
+
+
+def _argument(run: Run, value: Any, wanted: Any) -> str:
+    if type(wanted) is Many and type(value) is wanted.kind:
+        parts: Any = value
+        for part, kept in zip(parts, wanted.parts):
+            if not run.fits(part, kept):
+                return _argument(run, part, kept)
+    if not isinstance(value, Tensor) or type(wanted) is not Ref:
+        now, before = (_shown(each) for each in (value, wanted))
+        return f"the argument {now}, which was {before} before"
+    cell, track = value._cell, value._track
+    if track.mode != wanted.mode or (track is cell) is not wanted.own:
+        return "an operand that stands to gradients in another way"
+    if wanted.kind == MADE:
+        return "an operand that another call made"
+    if wanted.kind in (FIRST, BLOCK) and not is_resident(cell, track):
+        return "an operand that is not computed yet, or not on the host"
+    if value._type != wanted.type and not (wanted.steps or value._steps):
+        return f"an operand of {value._type}, where {wanted.type} came before"
+    return "an operand with other memory or another view of it than before"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor) or type(value) is Ref:
+        return "a tensor"
+    text = repr(value)
+    return text if len(text) < 40 else f"{type(value).__name__}"
