@@ -43,9 +43,9 @@ LAYERS = (
     "interop",
     "kernel",
     "random fft linalg masked signal sparse special array_api cuda backends distributed "
-    "multiprocessing profiler absent_devices low_rank onnx types",
+    "multiprocessing profiler absent_devices low_rank types",
     "nn distributions",
-    "optim data serialization func fx compiling accelerator",
+    "optim data serialization func fx compiling accelerator onnx",
     "amp hub utils version testing",
     "vision",
     "as_torch standins",
@@ -67,6 +67,7 @@ LATE = (
     "ridgeline.kernel",  # for `rl.loops`
     "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command
     "difflib",  # when a name is missing
+    "onnx", "ridgeline.onnx.model", "ridgeline.onnx.module",  # for who reads or writes its files
     "ridgeline.as_torch",  # takes the name of torch
     "pydoc_data",  # a text to train on
     "ridgeline.tensors.display",  # when a tensor is printed

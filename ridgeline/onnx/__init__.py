@@ -1,0 +1,41 @@
+"""ONNX files: `load` makes a module of one, `save` writes one. The name is also torch.onnx.
+
+A file is a graph of named operators. Reading it (`model.py`) gives a program of steps, each bound
+to a row of one table (`operators/`), and a module runs the steps with public functions. So what is
+loaded runs deferred, eagerly or under `jit`, and has gradients. See docs/onnx.md.
+
+The package `onnx` reads the files and has the schemas; it is loaded when the first one is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ridgeline.data.optional import need
+from ridgeline.module_paths import unknown as _unknown
+
+if TYPE_CHECKING:
+    from ridgeline.onnx.module import OnnxModule
+
+__all__ = ["is_in_onnx_export", "load"]
+
+
+def is_in_onnx_export() -> bool:
+    """False: models are exported as they are, and need not know of it."""
+    return False
+
+
+def load(model: str | Path | bytes) -> OnnxModule:
+    """A module that computes what an ONNX file says; its weights are parameters.
+
+    >>> m = rl.onnx.load("model.onnx")  # doctest: +SKIP
+    """
+    need("onnx", "onnx", "reading ONNX files")
+    from ridgeline.onnx.model import read_model
+    from ridgeline.onnx.module import OnnxModule
+
+    return OnnxModule(read_model(model))
+
+
+__getattr__ = _unknown(__name__)

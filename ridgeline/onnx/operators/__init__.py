@@ -1,0 +1,1 @@
+"""The operators of ONNX, one row each, in files by family; `table.py` finds them."""
