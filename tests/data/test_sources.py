@@ -15,7 +15,6 @@ from ridgeline.data import (
     ByteTokenizer,
     CharTokenizer,
     DataLoader,
-    FileTokenizer,
     ImageFolder,
     NumpyDataset,
     TableDataset,
@@ -238,20 +237,6 @@ def test_tokenizers(tmp_path: Path) -> None:
     with pytest.raises(RidgelineError, match="character 'd'"):
         letters.encode("cd")
     assert ByteTokenizer().decode([255, 65]) == "�A"
-
-
-def test_a_tokenizer_file(tmp_path: Path) -> None:
-    package = pytest.importorskip("tokenizers")
-    made = package.Tokenizer(package.models.WordLevel({"[UNK]": 0, "a": 1, "b": 2}, "[UNK]"))
-    made.pre_tokenizer = package.pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "tokenizer.json"))
-    for path in (tmp_path, tmp_path / "tokenizer.json"):
-        tokenizer = FileTokenizer(path)
-        assert tokenizer.encode("b a x").tolist() == [2, 1, 0] and tokenizer.vocab_size == 3
-        assert tokenizer.decode([1, 2]) == "a b"
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputFileError, match="cannot read the tokenizer"):
-        FileTokenizer(tmp_path)
 
 
 def test_text_windows(tmp_path: Path) -> None:

@@ -1,17 +1,16 @@
-"""Tokenizers: text as numbers and back. Bytes, characters, or a Hugging Face tokenizer file."""
+"""Tokenizers that need no training: every byte is a token, or every character."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.data.optional import need
-from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
+from ridgeline.errors import BadValueError, unreadable
 
 Tokens = NDArray[np.int64]
 
@@ -88,35 +87,6 @@ class CharTokenizer:
             return cls(json.loads(Path(path).read_text(encoding="utf-8"))["characters"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise unreadable(f"the vocabulary {path}", error) from error
-
-
-class FileTokenizer:
-    """A `tokenizer.json` of Hugging Face's tokenizers, through their package."""
-
-    def __init__(self, path: str | Path) -> None:
-        package = need("tokenizers", "tokenizers", "reading a tokenizer file")
-        path = Path(path)
-        file = path / "tokenizer.json" if path.is_dir() else path
-        if not file.is_file():
-            raise MissingFileError(f"there is no tokenizer file {file}")
-        try:
-            self._inner: Any = package.Tokenizer.from_file(str(file))
-        except Exception as error:  # the package raises bare exceptions
-            raise InputFileError(f"cannot read the tokenizer {file}: {error}") from error
-
-    @property
-    def vocab_size(self) -> int:
-        """All tokens, with the added ones."""
-        return int(self._inner.get_vocab_size())
-
-    def encode(self, text: str) -> Tokens:
-        """The tokens of a text, with those the tokenizer adds."""
-        return np.asarray(self._inner.encode(text).ids, np.int64)
-
-    def decode(self, tokens: Iterable[int]) -> str:
-        """The text of some tokens, without special ones."""
-        ids: Sequence[int] = [int(t) for t in tokens]
-        return str(self._inner.decode(ids))
 
 
 def _points(text: str) -> NDArray[np.uint32]:
