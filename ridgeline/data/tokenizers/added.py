@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ridgeline.data.tokenizers.code_points import JOINERS, WHITE_SPACE, as_class, union, word
 from ridgeline.data.tokenizers.fields import Fields
-from ridgeline.data.tokenizers.model import Model
+from ridgeline.data.tokenizers.model import TokenModel
 
 _SPACES = re.compile(f"{as_class(WHITE_SPACE)}*")
 
@@ -91,7 +91,7 @@ class AddedTokens:
     normalized: Finder
 
     @staticmethod
-    def read(fields: Fields, model: Model, normalize: Callable[[str], str]) -> AddedTokens:
+    def read(fields: Fields, model: TokenModel, normalize: Callable[[str], str]) -> AddedTokens:
         """The field `added_tokens`; what the model has keeps its number, the rest follow it."""
         objects = enumerate(fields.items("added_tokens") if fields.has("added_tokens") else [])
         by_number: dict[int, AddedToken] = {}

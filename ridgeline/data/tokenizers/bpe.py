@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ridgeline.data.tokenizers.fields import Fields
-from ridgeline.data.tokenizers.model import Model
+from ridgeline.data.tokenizers.model import TokenModel
 
 Pair = tuple[int, int]
 _WORD_MARK = "▁"
@@ -27,7 +27,7 @@ class Spelling:
     whole_words: bool
 
 
-class BytePairs(Model):
+class BytePairs(TokenModel):
     """A vocabulary and merges in their order."""
 
     def __init__(

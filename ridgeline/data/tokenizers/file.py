@@ -19,7 +19,7 @@ from ridgeline.data.tokenizers.bpe import BytePairs
 from ridgeline.data.tokenizers.decoders import Decoder, decoder
 from ridgeline.data.tokenizers.fields import Fields, make
 from ridgeline.data.tokenizers.lengths import Padding, Truncation
-from ridgeline.data.tokenizers.model import Model
+from ridgeline.data.tokenizers.model import TokenModel
 from ridgeline.data.tokenizers.normalizers import (
     Normalizer,
     NormalizersInOrder,
@@ -34,7 +34,7 @@ from ridgeline.data.tokenizers.unigram import Unigram
 from ridgeline.data.tokenizers.words import WordLevel, WordPiece
 from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
 
-_MODELS: dict[str, Callable[[Fields], Model]] = {
+_MODELS: dict[str, Callable[[Fields], TokenModel]] = {
     "BPE": BytePairs.read,
     "Unigram": Unigram.read,
     "WordLevel": WordLevel.read,
@@ -46,7 +46,7 @@ _MODELS: dict[str, Callable[[Fields], Model]] = {
 class _Parts:
     """What a file describes."""
 
-    model: Model
+    model: TokenModel
     added: AddedTokens
     normalize: Normalizer
     pre_tokenize: PreTokenizer
@@ -170,7 +170,7 @@ def _parts(values: Any) -> _Parts:
     )
 
 
-def _model(fields: Fields) -> Model:
+def _model(fields: Fields) -> TokenModel:
     if fields.has("type"):
         return make(_MODELS, fields, "model")
     # Files of old leave the type out; what the vocabulary is made of tells the models apart.

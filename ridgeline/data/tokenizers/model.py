@@ -10,7 +10,7 @@ _MOST_CACHED = 1 << 17
 _LONGEST_CACHED = 256
 
 
-class Model(ABC):
+class TokenModel(ABC):
     """Cuts words into tokens; words that come again are looked up."""
 
     def __init__(self, vocabulary: dict[str, int]) -> None:

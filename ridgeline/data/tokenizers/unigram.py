@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from ridgeline.data.tokenizers.fields import Fields
-from ridgeline.data.tokenizers.model import Model
+from ridgeline.data.tokenizers.model import TokenModel
 
 _UNKNOWN_PENALTY = 10.0
 _END = ""  # in a node of the trie, the token that ends there
 
 
-class Unigram(Model):
+class Unigram(TokenModel):
     """Tokens with the logarithms of their probabilities."""
 
     def __init__(self, scores: list[tuple[str, float]], unknown: int | None, bytes_: bool) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ridgeline.data.tokenizers.fields import Fields
-from ridgeline.data.tokenizers.model import Model
+from ridgeline.data.tokenizers.model import TokenModel
 
 
-class WordPiece(Model):
+class WordPiece(TokenModel):
     """A word is cut into the longest tokens there are, from left to right."""
 
     def __init__(self, vocabulary: dict[str, int], unknown: str, prefix: str, longest: int) -> None:
@@ -43,7 +43,7 @@ class WordPiece(Model):
         return found
 
 
-class WordLevel(Model):
+class WordLevel(TokenModel):
     """Every word is a token."""
 
     def __init__(self, vocabulary: dict[str, int], unknown: str) -> None:
