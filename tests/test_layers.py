@@ -48,6 +48,7 @@ LAYERS = (
     "optim data serialization func fx compiling accelerator onnx",
     "amp hub utils version testing",
     "vision",
+    "torch_backend",
     "as_torch standins",
     "models learn",
     "profile",
@@ -69,6 +70,7 @@ LATE = (
     "difflib",  # when a name is missing
     "onnx", "ridgeline.onnx.model", "ridgeline.onnx.module",  # for who reads or writes its files
     "ridgeline.as_torch",  # takes the name of torch
+    "torch", "ridgeline.torch_backend",  # for who compiles programs of torch's
     "pydoc_data",  # a text to train on
     "ridgeline.tensors.display",  # when a tensor is printed
 )  # fmt: skip

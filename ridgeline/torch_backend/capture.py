@@ -1,0 +1,280 @@
+"""A graph of torch's public calls, run once on stand-ins: what it computes, as a graph of ours.
+
+Every tensor that goes in is a cell over a leaf. So a call that writes to its input leaves another
+node in that cell, and a result that is a view of an input, or of another result, shows in whose
+cell it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import GraphModule, Node as FxNode
+
+import ridgeline as rl
+from ridgeline import dtypes
+from ridgeline.atomic import Switch
+from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.elementwise import constant
+from ridgeline.ops.tracking import tag
+from ridgeline.record.cells import GRAPH, PLAIN, Cell
+from ridgeline.record.modes import modes
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.torch_backend.forms import TensorForm, dtype_of
+from ridgeline.torch_backend.names import function_for, method_for, name_of
+from ridgeline.tracing.subtrace import Enclosure
+
+if TYPE_CHECKING:
+    from ridgeline.functions.random import Generator
+
+_WORD = TensorType((), dtypes.uint64)
+
+
+class CallError(Exception):
+    """A call of the graph that cannot be made here."""
+
+    def __init__(self, node: FxNode, reason: str) -> None:
+        super().__init__(f"{called(node)}: {reason}")
+        self.node, self.reason = node, reason
+
+
+class GraphFrame(Enclosure):
+    """The capture of one graph; its random numbers are of a stream that every call chooses anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "torch.compile"
+        self.key: Node | None = None
+        self._drawn: Size = 0
+
+    def element(self, kind: TensorType) -> Node:
+        """A leaf that stands for a value that goes in."""
+        made = leaf(kind)
+        self.own.add(made)
+        return made
+
+    def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
+        """The key and the offset of the next blocks of the stream."""
+        if self.key is None:
+            self.key = self.element(_WORD)
+        start = constant(int(self._drawn), dtypes.uint64)
+        self._drawn = self._drawn + count
+        return self.key, start
+
+
+@dataclass(slots=True, eq=False)
+class Input:
+    """A tensor that goes in: its memory as a leaf, and the tensor that stands for it."""
+
+    form: TensorForm
+    leaf: Node  # its memory
+    variable: Node  # the same, as what derivatives are taken by
+    tensor: Tensor
+
+    @property
+    def cell(self) -> Cell:
+        return self.tensor._cell
+
+    @property
+    def is_written(self) -> bool:
+        """True where the graph has written to it."""
+        return self.cell.node is not self.variable
+
+
+@dataclass(slots=True)
+class Symbols:
+    """What the symbols in torch's sizes stand for in this call."""
+
+    values: dict[Any, int] = field(default_factory=dict)
+
+    def bind(self, size: Any, value: Any) -> None:
+        """Learn a symbol from an argument."""
+        expression = getattr(getattr(size, "node", None), "expr", None)
+        if expression is not None and expression.is_symbol:
+            self.values[expression] = value
+
+    def number(self, size: Any) -> int | None:
+        """A size as a number, if that is known."""
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr.xreplace(self.values)
+        return int(expression) if expression.is_number else None
+
+    def numbers(self, sizes: Sequence[Any]) -> list[int | None]:
+        """Sizes as numbers."""
+        return [self.number(size) for size in sizes]
+
+
+@dataclass(slots=True, eq=False)
+class CapturedGraph:
+    """What a graph computes: its inputs as they are after it, and its outputs."""
+
+    frame: GraphFrame
+    inputs: list[Input | None]  # None for an argument that is no tensor
+    outputs: list[tuple[Any, FxNode | None]]  # values, and the nodes of torch's graph
+    symbols: Symbols
+    placeholders: list[FxNode]
+
+
+def shown(node: FxNode) -> Any:
+    """What torch says of a value: a tensor without elements, or a tuple of such, or nothing."""
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def called(node: FxNode) -> str:
+    """The name of a call, for people."""
+    return str(node.target) if node.op == "call_module" else name_of(node.target)
+
+
+def capture(module: GraphModule, args: Sequence[Any], forms: Sequence[TensorForm | None],
+            track: bool) -> CapturedGraph:  # fmt: skip
+    """Run a graph on stand-ins for its arguments; with `track` for derivatives too."""
+    frame = GraphFrame()
+    narrow = _autocast()
+    # what the graph switches is set back in any case
+    with frame.inside(), Switch(modes, gradients=torch.is_grad_enabled(), autocast=narrow):
+        inputs = [None if form is None else _input(frame, form, track) for form in forms]
+        values = [arg if i is None else i.tensor for arg, i in zip(args, inputs)]
+        symbols = Symbols()
+        outputs = _Interpreter(module, symbols).run(values)
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return CapturedGraph(frame, inputs, outputs, symbols, placeholders)
+
+
+def _autocast() -> Any:
+    if not torch.is_autocast_enabled("cpu"):
+        return ()
+    return (("cpu", dtype_of(torch.get_autocast_dtype("cpu"))),)
+
+
+def _input(frame: GraphFrame, form: TensorForm, track: bool) -> Input:
+    made = frame.element(TensorType(form.memory_shape, form.dtype))
+    variable, mode = made, PLAIN
+    if track and form.requires_grad:
+        variable, mode = tag(made), GRAPH
+    tensor = wrap(variable, mode)
+    view = form.view
+    return Input(form, made, variable, tensor if view is None else tensor.permute(view))
+
+
+class _Interpreter:
+    """Calls our functions in the order of a graph of torch's."""
+
+    def __init__(self, module: GraphModule, symbols: Symbols) -> None:
+        self._module, self._symbols = module, symbols
+        self._values: dict[FxNode, Any] = {}
+
+    def run(self, args: Sequence[Any]) -> list[tuple[Any, FxNode | None]]:
+        """The outputs for these arguments, each with its node."""
+        given = iter(args)
+        for node in self._module.graph.nodes:
+            if node.op == "placeholder":
+                value = next(given)
+                self._symbols.bind(shown(node), value)
+                self._values[node] = value
+            elif node.op == "output":
+                found = node.args[0]
+                outputs = found if isinstance(found, list | tuple) else (found,)
+                return [(self._value(o), o if isinstance(o, FxNode) else None) for o in outputs]
+            else:
+                self._values[node] = self._called(node)
+        raise AssertionError("a graph ends with its output")
+
+    def _called(self, node: FxNode) -> Any:
+        try:
+            if node.op == "get_attr":
+                return self._attribute(node)
+            args, kwargs = self._value(node.args), self._value(dict(node.kwargs))
+            kwargs.pop("_stacklevel", None)  # of warnings
+            function = self._function(node)
+            result = function(*args, **kwargs)
+            self._compare(result, shown(node))
+        except CallError:
+            raise
+        except Exception as error:
+            raise CallError(node, _first_line(error)) from error
+        return result
+
+    def _function(self, node: FxNode) -> Callable[..., Any]:
+        if node.op == "call_method":
+            assert isinstance(node.target, str)
+            return method_for(node.target)
+        if node.op == "call_function":
+            return function_for(node.target)
+        raise NotImplementedError("a module inside a graph")
+
+    def _attribute(self, node: FxNode) -> Any:
+        value: Any = self._module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if isinstance(value, GraphModule):
+            return self._body(value)
+        raise NotImplementedError(f"an attribute that is a {type(value).__name__}")
+
+    def _body(self, module: GraphModule) -> Callable[..., Any]:
+        """A graph inside this one, as a function."""
+
+        def run(*args: Any) -> Any:
+            found = [value for value, _ in _Interpreter(module, self._symbols).run(args)]
+            return tuple(found)
+
+        return run
+
+    def _value(self, value: Any) -> Any:
+        """An argument as our functions take it."""
+        if isinstance(value, FxNode):
+            return self._values[value]
+        if isinstance(value, tuple):
+            parts = [self._value(part) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        if isinstance(value, list):
+            return [self._value(part) for part in value]
+        if isinstance(value, dict):
+            return {key: self._value(part) for key, part in value.items()}
+        if isinstance(value, slice):
+            return slice(*map(self._value, (value.start, value.stop, value.step)))
+        return translated(value)
+
+    def _compare(self, result: Any, theirs: Any) -> None:
+        """Refuse what has another type or shape than torch's result."""
+        if isinstance(theirs, torch.Tensor):
+            if not isinstance(result, Tensor):
+                raise TypeError(f"it gives a {type(result).__name__} and not a tensor")
+            if theirs.dtype != _theirs(result.dtype):
+                raise TypeError(f"it gives {result.dtype.name} and not {theirs.dtype}")
+            shape = self._symbols.numbers(theirs.shape)
+            if len(shape) != len(result.shape) or any(
+                wanted not in (None, size) for wanted, size in zip(shape, result.shape)
+            ):
+                raise TypeError(f"it gives {tuple(result.shape)} and not {tuple(theirs.shape)}")
+        elif isinstance(theirs, tuple | list) and isinstance(result, tuple | list):
+            if len(theirs) != len(result):
+                raise TypeError(f"it gives {len(result)} values and not {len(theirs)}")
+            for one, other in zip(result, theirs):
+                self._compare(one, other)
+
+
+def _theirs(dtype: dtypes.DType) -> Any:
+    return getattr(torch, dtype.name.removesuffix("_"), None)
+
+
+def translated(value: Any) -> Any:
+    """A constant of torch's as one of ours: element types, devices, layouts of memory."""
+    if isinstance(value, torch.dtype):
+        return dtype_of(value)
+    if isinstance(value, torch.device):
+        return rl.device(str(value))
+    if isinstance(value, torch.memory_format | torch.layout):
+        return getattr(rl, str(value).removeprefix("torch."))
+    if isinstance(value, torch.Tensor | torch.Generator):
+        raise NotImplementedError(f"a {type(value).__name__} in a graph")
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return text or type(error).__name__

@@ -1,0 +1,112 @@
+"""Calls of torch that are made in another way here: modes, attributes, fused layers, bodies."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ridgeline as rl
+from ridgeline.record.modes import modes
+
+F = rl.nn.functional
+
+
+def _set_gradients(enabled: bool) -> None:
+    modes.gradients = enabled
+
+
+def _enter_autocast(device: str, dtype: Any = None, enabled: bool = True, cache: Any = None) -> Any:
+    block = rl.autocast(device, dtype=dtype, enabled=enabled)
+    block.__enter__()
+    return block
+
+
+def _exit_autocast(block: Any) -> None:
+    block.__exit__(None, None, None)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What changes no value: profiler marks, checks of what guards hold."""
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+def _checkpoint(body: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return rl.checkpoint(body, *args, use_reentrant=False)
+
+
+def _wrapped(body: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return body(*args)
+
+
+def _cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]
+) -> Any:
+    if isinstance(pred, bool):
+        return (true_fn if pred else false_fn)(*operands)
+    return rl.cond(pred, true_fn, false_fn, *operands)
+
+
+def _encoder_layer(
+    src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
+    proj_bias: Any, use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any,
+    norm_bias_1: Any, norm_weight_2: Any, norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any,
+    ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None, mask_type: int | None = None,
+) -> Any:  # fmt: skip
+    """A transformer's encoder layer at inference, which torch gives as one call."""
+    if mask is not None:
+        raise NotImplementedError("an encoder layer with a mask")
+
+    def attention(x: Any) -> Any:
+        batch, length, _ = x.shape
+        joined = F.linear(x, qkv_weight, qkv_bias)
+        parts = joined.reshape(batch, length, 3, num_heads, embed_dim // num_heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(query, key, value)
+        return F.linear(mixed.transpose(1, 2).reshape(x.shape), proj_weight, proj_bias)
+
+    def feed_forward(x: Any) -> Any:
+        hidden = F.linear(x, ffn_weight_1, ffn_bias_1)
+        hidden = F.gelu(hidden) if use_gelu else F.relu(hidden)
+        return F.linear(hidden, ffn_weight_2, ffn_bias_2)
+
+    def norm(x: Any, weight: Any, bias: Any) -> Any:
+        return F.layer_norm(x, (embed_dim,), weight, bias, eps)
+
+    if norm_first:
+        src = src + attention(norm(src, norm_weight_1, norm_bias_1))
+        return src + feed_forward(norm(src, norm_weight_2, norm_bias_2))
+    src = norm(src + attention(src), norm_weight_1, norm_bias_1)
+    return norm(src + feed_forward(src), norm_weight_2, norm_bias_2)
+
+
+# by the names that `names.name_of` gives
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "torch._C._set_grad_enabled": _set_gradients,
+    "torch._set_grad_enabled": _set_gradients,
+    "torch.amp.autocast_mode._enter_autocast": _enter_autocast,
+    "torch.amp.autocast_mode._exit_autocast": _exit_autocast,
+    "torch._transformer_encoder_layer_fwd": _encoder_layer,
+    "torch._assert_async": _nothing,
+    "torch._check": _nothing,
+    "torch.sym_sum": sum,
+    "torch.sym_int": int,
+    "torch.sym_float": float,
+    "torch.sym_not": operator.not_,
+    "torch.sym_max": max,
+    "torch.sym_min": min,
+    "prims.fma.default": _fma,
+    "torch._ops.tag_activation_checkpoint": _checkpoint,
+    "torch._ops.wrap": _wrapped,
+    "torch._ops.cond": _cond,
+}
+# operators of torch's registry, with or without an overload
+ATEN: dict[str, Callable[..., Any]] = {}
+# calls that change how later ones are made, and nothing else
+MODES = frozenset((
+    "torch._C._set_grad_enabled", "torch._set_grad_enabled",
+    "torch.amp.autocast_mode._enter_autocast", "torch.amp.autocast_mode._exit_autocast",
+))  # fmt: skip
