@@ -47,7 +47,7 @@ class Distribution:
 
     def _require(self, constraint: Constraint, value: Tensor, what: str) -> None:
         """Raise for values outside of a set. What is not computed yet is not computed for this."""
-        if modes.capture is not None or value._cell.node.buffer is None:
+        if modes.capture is not None or not value._cell.computed:
             return
         if not bool(constraint.check(value.detach()).all()):
             raise ArgumentError(

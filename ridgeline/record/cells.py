@@ -114,6 +114,11 @@ class Cell(Track):
         self.rare = None
         self.capture = capture
 
+    @property
+    def computed(self) -> bool:
+        """True where its value is there; deferred calls stay deferred."""
+        return self.types is None and self.node.buffer is not None
+
     def __getattr__(self, name: str) -> Any:
         """The node, where there was none: the calls that give it are made in earnest."""
         if name == "node" and self.run is not None:

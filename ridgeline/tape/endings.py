@@ -130,23 +130,10 @@ def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> 
 def _is_constant(node: Node, run: Run) -> bool:
     """True for memory that the calls made of constants: calls that look at values are on no tape.
 
-    Memory that may be a part of that of a tensor from outside has other values the next time, and
-    so has a variable's. Of memory that is not the host's nobody knows.
+    A variable's memory has other values the next time.
     """
     buffer = node.buffer
     if type(buffer) is Number0d:
         return True
-    if (
-        not isinstance(buffer, HostBuffer)
-        or buffer.nbytes > MOST_CONSTANT
-        or node.owner is not None
-    ):
-        return False
-    start, end = buffer.address, buffer.address + buffer.nbytes
-    owners = [found.node.buffer for found in run.outside.values()]
-    return not any(
-        isinstance(owner, HostBuffer)
-        and start < owner.address + owner.nbytes
-        and owner.address < end
-        for owner in owners
-    )
+    small = isinstance(buffer, HostBuffer) and buffer.nbytes <= MOST_CONSTANT
+    return small and node.owner is None and run.made_of_constants(buffer)

@@ -23,7 +23,7 @@ def is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]
     return writes or all(tensor._track.mode != LEAF for tensor in tensors)
 
 
-def looked_at(run: Run, looks: list[Any], tensors: list[Tensor]) -> tuple[Look, ...]:
+def looked_at(run: Run, looks: list[Any]) -> tuple[Look, ...]:
     """What a call asked about memory from outside; what it made itself is always the same."""
     if not looks:
         return ()
@@ -33,7 +33,7 @@ def looked_at(run: Run, looks: list[Any], tensors: list[Tensor]) -> tuple[Look, 
         number = numbers.get(id(node))
         if number is not None:
             found.append(Look(number, question, answer))
-        elif any(t._cell.run is not run and t.dtype is node.dtype for t in tensors):
+        elif not run.made_of_constants(node.buffer):
             raise NotTaped("values that may come from a tensor")
     return tuple(found)
 

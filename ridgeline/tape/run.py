@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from ridgeline.devices import CPU
@@ -19,6 +20,7 @@ from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.memory import refresh
 from ridgeline.record.numbers import Number0d
 from ridgeline.record.values import read
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.tape.earnest import Earnest
 from ridgeline.tape.entries import (
     BLOCK,
@@ -112,7 +114,7 @@ class Run:
         """A tensor by its number; memory that comes from outside gets one."""
         cell, track, steps = value._cell, value._track, value._steps
         own = track is cell
-        if not own and track.mode != LEAF and (track.mode == GRAPH or track.rare is not None):
+        if not own and track.mode != LEAF and (track.mode == GRAPH or not _is_frozen(track)):
             raise NotTaped("a graph of a handle's own")
         if cell.run is self:
             kind = cell.types[0] if cell.types is not None else cell.node.types[0]
@@ -218,6 +220,29 @@ class Run:
         """True where values are such as a call that was recorded found them."""
         found = self.trial.get(look.number) or self.outside.get(look.number)
         return found is not None and look.holds(found.node, found.version)
+
+    def made_of_constants(self, buffer: Any) -> bool:
+        """True for memory that a call made itself, and not of the values of a tensor.
+
+        Memory that may be a part of that of a tensor from outside has other values the next time.
+        Of memory that is not the host's nobody knows.
+        """
+        if not isinstance(buffer, HostBuffer):
+            return type(buffer) is Number0d
+        start, end = buffer.address, buffer.address + buffer.nbytes
+        return not any(
+            isinstance(owner, HostBuffer)
+            and start < owner.address + owner.nbytes
+            and owner.address < end
+            for owner in self._memory()
+        )
+
+    def _memory(self) -> Iterator[Any]:
+        """The memory of tensors from outside: what is read of it, and all of it."""
+        for found in self.outside.values():
+            yield found.node.buffer
+            if found.block and found.cell.types is None:
+                yield found.cell.node.buffer
 
     def take_over(self, count: int) -> None:
         """The memory that was tried is the tape's from now on; so many tensors have numbers."""
@@ -350,6 +375,12 @@ class Run:
             return None
         owner: Tensor | None = track.rare.owner()
         return owner
+
+
+def _is_frozen(track: Track) -> bool:
+    """True where a family of handles has nothing to do with gradients, though it may have had."""
+    details = track.rare
+    return details is None or not (details.writer or details.spent or details.rest)
 
 
 def is_resident(cell: Cell, track: Track) -> bool:

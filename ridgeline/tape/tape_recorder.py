@@ -15,7 +15,7 @@ from ridgeline.execution import flush_log
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, running
-from ridgeline.record.cells import Cell, Rare
+from ridgeline.record.cells import LEAF, Cell, Rare
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import begin_with
@@ -341,7 +341,7 @@ class TapeRecorder:
             return made
         try:
             if learning is not None:
-                learning.looks = looked_at(run, looks, tensors)
+                learning.looks = looked_at(run, looks)
                 entry = self._learnt(run, learning, made, tensors, before)
             else:
                 assert entry is not None
@@ -401,6 +401,9 @@ class TapeRecorder:
         for place, (tensor, (cell, version, mode, track)) in enumerate(zip(tensors, before)):
             if tensor._cell is not cell:
                 raise NotTaped("a tensor was given other memory")
+            own = tensor._track is cell or tensor._track.mode == LEAF
+            if cell.version != version and not own and tensor._track.rare is not None:
+                raise NotTaped("a write to what was a variable")
             if cell.version != version and kinds[place] == BLOCK:
                 self._writers.add(entry.function)
                 raise NotTaped("a write through a block")

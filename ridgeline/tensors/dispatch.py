@@ -500,6 +500,7 @@ def _cast_method(name: str, dtype: DType) -> Callable[[Tensor], Tensor]:
     return method
 
 
+@recorder.taped
 def _all_axes_reversed(self: Tensor) -> Tensor:
     """All axes in reverse order."""
     base = read(self)

@@ -122,7 +122,7 @@ def pad_packed_sequence(
     padded = padded.masked_fill(ended, padding_value)
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices.to(padded.device))
-        lengths = lengths[sequence.unsorted_indices.cpu().numpy()]
+        lengths = lengths[_numbers(sequence.unsorted_indices)]
     return (padded.transpose(0, 1) if batch_first else padded), tensor(lengths)
 
 

@@ -1,0 +1,138 @@
+"""What loops of users do besides calling layers: frozen weights, transposes, draws, packing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn
+from ridgeline.config import config
+from ridgeline.nn import functional as F
+from tests.tape.test_tape import agree, data
+
+
+@pytest.fixture(autouse=True)
+def compiled() -> Iterator[None]:
+    with config.override(tier="compiled", tape=True):
+        yield
+
+
+def test_frozen_weights_under_adapters() -> None:
+    def make() -> Callable[[int], Any]:
+        layer = nn.Linear(4, 4)
+        for parameter in layer.parameters():
+            parameter.requires_grad = False
+        a = data(2, 4).requires_grad_()
+        x = data(3, 4)
+
+        def step(number: int) -> Any:
+            a.grad = None
+            out = layer(x) + x @ a.T @ a
+            out.square().mean().backward()
+            assert a.grad is not None
+            with rl.no_grad():
+                a.sub_(a.grad * 0.1)
+            return a.tolist()
+
+        return step
+
+    agree(make)
+
+
+def test_a_frozen_weight_that_is_written_to() -> None:
+    def make() -> Callable[[int], Any]:
+        weight = nn.Parameter(data(3, 3))
+        weight.requires_grad = False
+        x = data(2, 3)
+
+        def step(number: int) -> Any:
+            before = x @ weight
+            weight.mul_(0.5)
+            return [before.tolist(), (x @ weight.T).tolist()]
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_distributions_do_not_look_at_what_is_not_computed() -> None:
+    def make() -> Callable[[int], Any]:
+        layer, x = nn.Linear(3, 4), data(2, 3)
+
+        def step(number: int) -> Any:
+            with rl.no_grad():
+                found = rl.distributions.Categorical(logits=layer(x))
+                drawn = found.sample()
+                normal = rl.distributions.Normal(layer(x), 1.0).rsample()
+                total = found.log_prob(drawn) + found.entropy() + normal.sum(-1)
+            return rl.stack([drawn.float(), total]).tolist()
+
+        return step
+
+    agree(make)
+
+
+def test_lengths_that_python_knows_beside_whole_numbers_in_a_tensor() -> None:
+    def make() -> Callable[[int], Any]:
+        scores = data(5, 2, 4).requires_grad_()
+        targets = rl.tensor([[1, 2], [3, 1]])
+
+        def step(number: int) -> Any:
+            scores.grad = None
+            loss = F.ctc_loss(F.log_softmax(scores, -1), targets, (5, 4), (2, 1))
+            loss.backward()
+            assert scores.grad is not None
+            return [loss.item(), *scores.grad[0, 0].tolist()]
+
+        return step
+
+    agree(make)
+
+
+def test_other_lengths_are_other_calls() -> None:
+    def make() -> Callable[[int], Any]:
+        scores, targets = F.log_softmax(data(5, 2, 4), -1), rl.tensor([[1, 2], [3, 1]])
+
+        def step(number: int) -> Any:
+            return F.ctc_loss(scores, targets, (5, 4 if number < 4 else 3), (2, 1)).item()
+
+        return step
+
+    agree(make, matched=False)
+
+
+def test_packed_sequences() -> None:
+    def make() -> Callable[[int], Any]:
+        gru = nn.GRU(3, 4, batch_first=True)
+        x = data(2, 5, 3)
+
+        def step(number: int) -> Any:
+            packed = nn.utils.rnn.pack_padded_sequence(
+                x, [3, 5], batch_first=True, enforce_sorted=False
+            )
+            with rl.no_grad():
+                output, _ = nn.utils.rnn.pad_packed_sequence(gru(packed)[0], batch_first=True)
+            return output.sum(-1).tolist()
+
+        return step
+
+    agree(make)
+
+
+def test_a_view_of_an_index_that_is_looked_at() -> None:
+    """Its values are those of a tensor from outside, though it is memory of its own."""
+
+    def make() -> Callable[[int], Any]:
+        rows = data(6, 2)
+        table = rl.tensor(np.array([[0, 1, 2], [3, 4, 5], [0, 2, 4], [5, 3, 1], [2, 2, 2]]))
+
+        def step(number: int) -> Any:
+            return (rows * 2.0)[table[number]].tolist()
+
+        return step
+
+    agree(make)
