@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node, twin
-from ridgeline.graph.origins import describe
+from ridgeline.graph.origins import describe, running
 from ridgeline.graph.passes.autodiff.remains import remains_below
 from ridgeline.ops.differentiate import flowing, reach
 from ridgeline.record import recorder
@@ -59,6 +59,7 @@ def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> 
             tops[graph_track(cell)] = cell.node
     found, closed = remains_below(dict.fromkeys(tops.values()), passed, variables.reach)
     references = [*map(_reference, variables.owners)]
+    running.let_go += 1
     partly = 0  # variables to which copies lead
     copied: dict[Node, tuple[Node, ...]] = {}
     for track, node in tops.items():

@@ -31,6 +31,7 @@ class _Running(threading.local):
     module_path: str = ""
     replayed: Mark | None = None  # the line of a call that is made once more
     looked: bool = False  # a value was read by somebody who may go by it
+    let_go: int = 0  # how often tensors were marked as those whose graph is let go
     looks: list[Any] | None = None  # what was asked about values: see `asked` of ops/gather.py
 
 

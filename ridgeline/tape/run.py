@@ -15,6 +15,7 @@ from typing import Any
 from ridgeline.devices import CPU
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node
+from ridgeline.graph.origins import running
 from ridgeline.record.cells import GRAPH, LEAF, PLAIN, Cell, Step, Track, steps_between
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.memory import refresh
@@ -87,6 +88,7 @@ class Run:
         self.deferred = self.lost = False
         self.lock = threading.RLock()  # of whoever defers calls, or gives cells their nodes
         self.spent: set[int] = set()  # whose graph was let go
+        self.let_go = running.let_go  # when that was looked for
         self.count = 0  # tensors that have a number
         self.outside: dict[int, Outside] = {}  # by number
         self.numbers: dict[int, int] = {}  # of cells and blocks from outside, by identity

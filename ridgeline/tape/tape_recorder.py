@@ -422,6 +422,10 @@ class TapeRecorder:
         for number in writes:
             if number in run.outside:
                 run.wrote(number)
+        if run.let_go == running.let_go:  # most calls are no backward passes, and made are many
+            entry.spent = ()
+            return
+        run.let_go = running.let_go
         spent = [n for n, ref in run.made.items() if n not in run.spent and is_spent(ref())]
         entry.spent = tuple([let_go(run, number) for number in spent])
         run.spent.update(spent)

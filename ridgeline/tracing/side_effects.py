@@ -11,6 +11,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.origins import running
 from ridgeline.graph.sizes import Size
 from ridgeline.record import memory
 from ridgeline.record.captures import foreign
@@ -102,6 +103,7 @@ def fresh(spec: Fresh, nodes: Sequence[Node]) -> Tensor:
     made = holding(nodes[spec.output], GRAPH if spec.mode == GRAPH else PLAIN)
     if spec.spent:
         rare(made._cell).spent = True
+        running.let_go += 1
     return made
 
 
