@@ -23,19 +23,19 @@ def is_complex_node(node: Node) -> bool:
     return node.dtype.kind == "complex"
 
 
-@public("conj_physical")
+@public("conj_physical", shares=True)
 def conj(input: Node) -> Node:
     """The complex conjugate; a real tensor is its own."""
     return parts.conj(input)
 
 
-@public("resolve_conj")
+@public("resolve_conj", shares=True)
 def resolve_neg(input: Node) -> Node:
     """The tensor itself: negation and conjugation are never pending here."""
     return input
 
 
-@public(view=True, method=False)
+@public(view=True, method=False, shares=True)
 def real(input: Node) -> Node:
     """The real part; a view."""
     return part_of(input, 0) if is_complex_node(input) else input

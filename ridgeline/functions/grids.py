@@ -23,7 +23,7 @@ from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.record.cells import known
 
 
-@public(method=False)
+@public(method=False, shares=True)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Node, ...]:
     """Coordinates of a grid: one tensor per axis."""
     lines = [lined(t) for t in listed(tensors, "meshgrid")]
@@ -40,7 +40,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Node, ...]:
     return tuple(grids)
 
 
-@public(method=False)
+@public(method=False, shares=True)
 def cartesian_prod(*tensors: Any) -> Node:
     """Every combination of one element per vector, a row each."""
     lines = listed(tensors, "cartesian_prod")

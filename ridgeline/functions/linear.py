@@ -207,7 +207,7 @@ def _is_narrow(dtype: dtypes.DType) -> bool:
     return dtype.kind == "float" and dtype.itemsize == 2
 
 
-@public(method=False)
+@public(method=False, shares=True)
 def einsum(equation: str, *operands: Node) -> Node:
     """Sums of products by Einstein's convention: `einsum("ij,jk->ik", a, b)`."""
     nodes: list[Node] = (

@@ -75,7 +75,7 @@ def reshape_as(input: Node, other: Node) -> Node:
     return movement.reshape(input, other.shape)
 
 
-@public(view=True)
+@public(view=True, shares=True)
 def flatten(input: Node, start_dim: int = 0, end_dim: int = -1) -> Node:
     """Axes from `start_dim` to `end_dim` joined into one."""
     rank = len(input.shape)
@@ -204,7 +204,7 @@ def broadcast_to(input: Node, size: Sequence[int]) -> Node:
     return expand(input, tuple(size))
 
 
-@public(method=False, view=False)
+@public(method=False, shares=True)
 def broadcast_tensors(*tensors: Node) -> list[Node]:
     """Tensors expanded to their common shape."""
     shape = broadcast_shapes(*[tensor.shape for tensor in tensors])

@@ -301,7 +301,7 @@ def corrcoef(input: Node) -> Node:
     return clamp(result, -1, 1)
 
 
-@public(function=False)
+@public(function=False, shares=True)
 def adjoint(input: Node) -> Node:
     """The last two axes exchanged, and conjugated."""
     return conj(transposed(input))

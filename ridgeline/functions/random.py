@@ -368,7 +368,7 @@ def _trials(input: Node, p: Operand, generator: Generator | None) -> Node:
     return cast(unit(input.shape, kind, generator) < chance, input.dtype)
 
 
-@public(method=False)
+@public(method=False, shares=True)
 def dropout(input: Node, p: float = 0.5, training: bool = True) -> Node:
     """Elements set to zero with probability p, the others scaled by 1 / (1 - p)."""
     if not 0 <= p <= 1:

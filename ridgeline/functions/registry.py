@@ -37,6 +37,7 @@ class Entry:
     aliases: tuple[str, ...]
     namespace: str = ""  # the module that holds the function: "linalg", "fft", …; "" is the top
     steps: Callable[..., Any] | None = None  # the steps of a view that its nodes do not tell
+    shares: bool = False  # results that are arguments, or show parts of them, share their memory
 
     @property
     def key(self) -> str:
@@ -65,13 +66,15 @@ def public(
     wide: bool | Literal["input"] = False,
     steps: Callable[..., Any] | None = None,
     like: Callable[..., Any] | None = None,
+    shares: bool = False,
 ) -> Callable[[Body], Body]:
     """Register a body under its own name (or `name`) and under `aliases`.
 
     A `wide` one computes in float32 where its operands are narrower, and rounds once at the end:
     to the type that they promote to, or with `wide="input"` to that of the first, whose result is
     scaled by the others. A body of `*args` and `**kwargs` takes what another one does that it is
-    `like`.
+    `like`. Where one that `shares` has nothing to do, its argument itself is the result, and what
+    only shows an argument otherwise is a view of it.
     """
 
     def register(body: Body) -> Body:
@@ -85,7 +88,7 @@ def public(
         own = name or body.__name__.rstrip("_")
         entry = Entry(
             own, body, function, method and not namespace, view, inplace, creation, aliases,
-            namespace, steps,
+            namespace, steps, shares,
         )  # fmt: skip
         TABLE[entry.key] = entry
         return body
@@ -93,9 +96,11 @@ def public(
     return register
 
 
-def functional(wide: bool | Literal["input"] = False) -> Callable[[Body], Body]:
+def functional(
+    wide: bool | Literal["input"] = False, shares: bool = False
+) -> Callable[[Body], Body]:
     """Register a body that `nn.functional` alone has."""
-    return public(method=False, namespace="nn.functional", wide=wide)
+    return public(method=False, namespace="nn.functional", wide=wide, shares=shares)
 
 
 def along_axes(
@@ -170,7 +175,7 @@ _ARITHMETIC = {
     "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }  # fmt: skip
 _SWAPPED = _ARITHMETIC | {"matmul": "matmul"}  # `@=` is Python's own
-_OF_ONE = {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}
+_OF_ONE = {"pos": "positive", "neg": "neg", "abs": "abs", "invert": "bitwise_not"}
 
 # operator method: (function, are the operands swapped)
 OPERATORS: dict[str, tuple[str, bool]] = {

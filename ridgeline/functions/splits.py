@@ -93,19 +93,19 @@ def _each(tensors: tuple[Any, ...], shape: Any) -> Any:
     return results[0] if whole else results
 
 
-@public(method=False)
+@public(method=False, shares=True)
 def atleast_1d(*tensors: Any) -> Any:
     """Tensors with at least one axis."""
     return _each(tensors, lambda shape: shape or (1,))
 
 
-@public(method=False)
+@public(method=False, shares=True)
 def atleast_2d(*tensors: Any) -> Any:
     """Tensors with at least two axes; new ones stand in front."""
     return _each(tensors, lambda shape: (1,) * (2 - len(shape)) + shape)
 
 
-@public(method=False)
+@public(method=False, shares=True)
 def atleast_3d(*tensors: Any) -> Any:
     """Tensors with at least three axes: a vector becomes a row, a matrix gets depth 1."""
 

@@ -146,7 +146,7 @@ def fill(input: Node, value: Operand) -> Node:
     return select(never, input, stretch(fitting(value, input.dtype), input.shape))
 
 
-@public()
+@public(shares=True)
 def positive(input: Node) -> Node:
     """The input itself."""
     if input.dtype is dtypes.bool_:
@@ -154,7 +154,7 @@ def positive(input: Node) -> Node:
     return input
 
 
-@public(function=False)
+@public(function=False, shares=True)
 def sum_to_size(input: Node, *size: int | Sequence[int]) -> Node:
     """The sum over the axes that broadcasting from a shape would repeat."""
     listed = size[0] if len(size) == 1 and not isinstance(size[0], int) else size

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import LeafAttrs, Node, Op, TensorType, leaf, node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import constant, select
 from ridgeline.ops.gather import GATHER
@@ -256,6 +256,8 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
             value = _write_slice(under, attrs, value)
         elif op is REINTERPRET:
             value = reinterpret(value, attrs.source)
+        elif op is BROADCAST and not _repeats(under, attrs):
+            value = movement.reshape(value, under.shape)
         elif op is GATHER and not attrs.overlaps:
             value = attrs.written(under, value)
         else:
@@ -265,6 +267,12 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
                 help="clone() the tensor before writing to it",
             )
     return value
+
+
+def _repeats(under: Node, attrs: movement.BroadcastAttrs) -> bool:
+    """False where only axes of length one are new."""
+    in_order = attrs.axes == tuple(sorted(attrs.axes))
+    return not in_order or product(attrs.shape) != product(under.shape)
 
 
 def _write_slice(under: Node, attrs: movement.SliceAttrs, value: Node) -> Node:

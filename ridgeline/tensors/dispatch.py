@@ -223,6 +223,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
     names = _parameters(body)
     starred = _starred(body)
     strict = () if _starred(inspect.unwrap(body)) else strict_parameters(body)
+    shares = entry.shares
 
     def function(*args: Any, **kwargs: Any) -> Any:
         operands = Operands()
@@ -238,6 +239,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             return upcalls.sparse(name, args, kwargs)
         if strict:
             check_strict(name, strict, values, named)
+        sources = _nodes_in((*values, *named.values())) if shares else []
         if modes.autocast:
             values, named = narrowed(name, operands.device, values, named)
         try:
@@ -249,9 +251,34 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             raise annotated(found, name, operands.tensors) from None
         except SLIPS as error:
             raise explained(body, name, values, named, error) from error
+        if shares:
+            result = _shared(result, [*zip(operands.tensors, sources)])
         return finish(result, operands.mode, here(), values, operands.shared)
 
     return _dressed(function, entry)
+
+
+def _nodes_in(values: Sequence[Any]) -> list[Node]:
+    """The nodes among arguments, those of lists too, in the order of the tensors they are of."""
+    found: list[Node] = []
+    for value in values:
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _nodes_in(value)
+    return found
+
+
+def _shared(result: Any, arguments: Sequence[tuple[Tensor, Node]]) -> Any:
+    """Results that are arguments as these tensors, and what movement makes of them as views."""
+    if isinstance(result, tuple | list):
+        return type(result)([_shared(part, arguments) for part in result])
+    for given, node in arguments if isinstance(result, Node) else ():
+        if result is node:
+            return given
+        if steps_between(result, node) is not None:
+            return as_view(given, node, result)
+    return result
 
 
 def make_creation(entry: Entry) -> Callable[..., Any]:
@@ -342,7 +369,8 @@ def make_view(entry: Entry) -> Callable[..., Any]:
             if entry.steps is not None:
                 steps = entry.steps(base, *values, **named)
                 return seen_through(input, apply_steps(base, steps), steps)
-            return viewed(input, base, body(base, *values, **named))
+            result = body(base, *values, **named)
+            return input if entry.shares and result is base else viewed(input, base, result)
         except RidgelineError as error:
             found = blamed(body, name, [base, *values], named, error)
             raise annotated(found, name, [input, *others.tensors]) from None

@@ -33,7 +33,7 @@ def _dropout(input: Node, p: float = 0.5, training: bool = True, *, spatial: int
     return choose(kept, mul(input, factor), 0.0)
 
 
-along_axes("dropout{}d", _dropout, namespace="nn.functional")
+along_axes("dropout{}d", _dropout, namespace="nn.functional", shares=True)
 
 
 def _alpha(input: Node, shape: tuple[Size, ...], p: float, training: bool) -> Node:
@@ -46,13 +46,13 @@ def _alpha(input: Node, shape: tuple[Size, ...], p: float, training: bool) -> No
     return choose(_kept(shape, p), add(mul(input, scale), shift), shift - _ALPHA * scale)
 
 
-@functional()
+@functional(shares=True)
 def alpha_dropout(input: Node, p: float = 0.5, training: bool = False) -> Node:
     """Dropout that keeps the mean and variance of SELU's outputs."""
     return _alpha(input, input.shape, p, training)
 
 
-@functional()
+@functional(shares=True)
 def feature_alpha_dropout(input: Node, p: float = 0.5, training: bool = False) -> Node:
     """alpha_dropout of whole channels."""
     shape = (*input.shape[:2], *(1,) * (len(input.shape) - 2))
