@@ -17,10 +17,11 @@ from ridgeline.graph.origins import describe, running
 from ridgeline.graph.passes.autodiff.remains import remains_below
 from ridgeline.ops.differentiate import flowing, reach
 from ridgeline.record import recorder
-from ridgeline.record.cells import GRAPH, Behind, LetGo, Track, graph_track, rare
+from ridgeline.record.captures import RunningCapture
+from ridgeline.record.cells import GRAPH, Behind, Cell, LetGo, Track, graph_track, rare
 from ridgeline.record.graph_recorder import settle
 from ridgeline.record.modes import modes
-from ridgeline.record.values import read
+from ridgeline.record.values import nodes_of, read
 from ridgeline.tensors.differentiable import observed
 from ridgeline.tensors.tensor import Tensor
 
@@ -53,7 +54,7 @@ def owners_in(order: Iterable[Node]) -> dict[Node, Tensor]:
 def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> None:
     """A pass from roots through some nodes is over: close the ways on which values were read."""
     tops: dict[Track, Node] = {root._resolved()[1]: read(root) for root in roots}
-    cells = [] if modes.capture is not None else recorder.tracked()
+    cells = recorder.tracked() if modes.capture is None else _made_in(modes.capture)
     for cell in cells:
         if cell.node in passed:
             tops[graph_track(cell)] = cell.node
@@ -77,10 +78,16 @@ def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> 
         found[node].copy.attrs = LetGo(node.types[0], (references, found[node].lost), partly)
     if observed:
         _move_watches(passed, {n: copied.get(n, (part.copy,)) for n, part in found.items()})
-    for cell in cells:
+    for cell in cells if modes.capture is None else ():
         part = found.get(cell.node)
         if part is not None and part.lost and cell.node.buffer is not None:
             settle(cell)
+
+
+def _made_in(capture: RunningCapture) -> list[Cell]:
+    """The cells with a graph that a traced function made and still holds."""
+    made = [cell for reference in capture.made if (cell := reference()) is not None]
+    return [cell for cell in made if graph_track(cell).mode == GRAPH]
 
 
 def _reference(owner: Tensor) -> Callable[[], Tensor | None]:
@@ -116,7 +123,7 @@ def check_history(order: Sequence[Node], wanted: Sequence[Tensor] | None) -> Non
     """Raise where a way to something wanted was let go."""
     for node in order:
         attrs = node.attrs
-        if isinstance(attrs, LetGo) and _is_behind(wanted, attrs.behind, attrs.besides):
+        if isinstance(attrs, LetGo) and _is_behind(wanted, attrs.behind, attrs.besides, node):
             line = describe(node)
             raise GradientError(
                 "the graph behind one of the tensors was let go by an earlier backward()",
@@ -125,11 +132,13 @@ def check_history(order: Sequence[Node], wanted: Sequence[Tensor] | None) -> Non
             )
 
 
-def _is_behind(wanted: Sequence[Tensor] | None, behind: Behind, besides: int = 0) -> bool:
+def _is_behind(
+    wanted: Sequence[Tensor] | None, behind: Behind, besides: int = 0, end: Node | None = None
+) -> bool:
     """True where a way to something wanted, or to any variable, was let go, or may have been.
 
     Of a tensor inside a graph that was let go nobody knows where it was; but then ways to all
-    variables below it were lost or copied.
+    variables below it were lost or copied. The tensor that stands at the `end` is not behind it.
     """
     if wanted is None or behind is None:
         return True
@@ -141,6 +150,8 @@ def _is_behind(wanted: Sequence[Tensor] | None, behind: Behind, besides: int = 0
         if tensor.is_leaf:
             if index_of.get(id(tensor), 0) & lost:
                 return True
+        elif end is not None and end in nodes_of(tensor):
+            continue
         elif all(index_of.get(owner, 0) & (lost | besides) for owner in _below(tensor)):
             return True
     return False

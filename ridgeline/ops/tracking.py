@@ -80,9 +80,9 @@ def apart(result: Node, values: Sequence[Any]) -> Node:
     return node(result.op, (tag(first), *others), result.attrs)
 
 
-def variable(a: Node) -> Node:
-    """The same value as a new independent variable."""
-    return node(VARIABLE, (a,), TagAttrs(next(_numbers)))
+def variable(a: Node, attrs: Any = None) -> Node:
+    """The same value as a new independent variable, or as what some attributes say of it."""
+    return node(VARIABLE, (a,), TagAttrs(next(_numbers)) if attrs is None else attrs)
 
 
 def replaced(before: Node, value: Node) -> Node:

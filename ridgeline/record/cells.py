@@ -53,8 +53,8 @@ class Rare:
     """Rarely used fields of a track: a variable's identity, shared memory, a freed graph."""
 
     __slots__ = (
-        "behind", "formers", "key", "key_version", "left", "owner", "rest", "shared", "spent",
-        "steps", "writer",
+        "behind", "closed", "formers", "key", "key_version", "left", "owner", "rest", "shared",
+        "spent", "steps", "writer",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -68,6 +68,7 @@ class Rare:
         self.spent = False  # backward() ran and did not retain the graph
         self.behind: Behind = None  # variables to which a way was let go then
         self.rest: Node | None = None  # what takes the node's place, where ways to others are left
+        self.closed: Node | None = None  # what the node reads as until it is computed
         self.formers: tuple[weakref.ref[Node], ...] = ()  # nodes whose place others have taken
         # of detached handles, the family whose gradients flow through what the cell holds now
         self.writer: weakref.ref[Track] | None = None

@@ -35,6 +35,7 @@ from ridgeline.record.cells import (
     LEAF,
     PLAIN,
     Cell,
+    LetGo,
     Step,
     Track,
     apply_steps,
@@ -46,7 +47,7 @@ from ridgeline.record.cells import (
 )
 from ridgeline.record.memory import array_of, refresh, settled, shared_memory, written
 from ridgeline.record.modes import modes
-from ridgeline.record.recorder import hold, settle
+from ridgeline.record.recorder import hold, realize, settle
 from ridgeline.record.turns import in_turn_of
 from ridgeline.runtime.buffer import space
 from ridgeline.scalars import Array
@@ -164,7 +165,7 @@ def special(cell: Cell, track: Track) -> Node:
     """The base node of a variable, or of memory that others may write to."""
     node = refresh(cell)
     if track.mode != LEAF:
-        return node
+        return _closed(cell, track, node) if track.mode == GRAPH else node
     details = rare(track)
     key = details.key
     if key is None or details.key_version != cell.version:
@@ -181,6 +182,25 @@ def special(cell: Cell, track: Track) -> Node:
         details.key_version = cell.version
         details.key = key
     return key
+
+
+def _closed(cell: Cell, track: Track, node: Node) -> Node:
+    """A node of a tensor with a graph; one that stops gradients where that graph was let go.
+
+    A computed value has what is left of its graph in place of it (`graph_recorder._settle`). Before
+    that nobody may go by ways that are lost either.
+    """
+    details = track.rare
+    if details is None or not details.spent or node.buffer is not None or not modes.gradients:
+        return node
+    if details.rest is not None and modes.capture is None:
+        realize([cell])  # what is left takes the place of the node when that has a value
+        return cell.node
+    if details.closed is None or details.closed.inputs[0] is not node:
+        ended = LetGo(node.types[0], details.behind)
+        left = details.rest
+        details.closed = variable(node, ended) if left is None else overwritten(left, node)
+    return details.closed
 
 
 def result_mode(highest: int) -> int:
