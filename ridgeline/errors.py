@@ -9,6 +9,10 @@ and torch raise for the same mistake; all are `RuntimeError`s, as torch's are.
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 
 
@@ -47,6 +51,17 @@ class InputFileError(RidgelineError):
 class MissingFileError(InputFileError, FileNotFoundError):
     """A file or a folder that is not there."""
 
+    def __init__(self, message: str, *, note: str = "", help: str = "") -> None:
+        super().__init__(message, note=note, help=help)
+        self.errno, self.strerror = errno.ENOENT, os.strerror(errno.ENOENT)
+
+
+def path_of(value: object, what: str) -> Path:
+    """The path that a function was given, or an error that says what it needs."""
+    if isinstance(value, str | os.PathLike) and isinstance(name := os.fspath(value), str):
+        return Path(name)
+    raise BadTypeError(f"{what} needs a path, not {value!r:.40}")
+
 
 def unreadable(what: object, error: Exception, help: str = "") -> InputFileError:
     """What to raise for a file that could not be read."""
@@ -58,6 +73,13 @@ class OutputFileError(RidgelineError, OSError):
     """A file that cannot be written: no space, no permission, not a folder."""
 
     code = "RL0302"
+
+    def __init__(
+        self, message: str, *, note: str = "", help: str = "", reason: OSError | None = None
+    ) -> None:
+        super().__init__(message, note=note, help=help)
+        if reason is not None:
+            self.errno, self.strerror = reason.errno, reason.strerror
 
 
 class ShapeError(RidgelineError, ValueError):

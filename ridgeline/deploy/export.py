@@ -23,7 +23,7 @@ from ridgeline.deploy.link import check_symbols
 from ridgeline.deploy.relocatable import relocatable
 from ridgeline.deploy.runtime_ir import FUNCTIONS, PREFIX
 from ridgeline.deploy.shared_object import shared_object
-from ridgeline.errors import BadValueError, RidgelineError
+from ridgeline.errors import BadValueError, RidgelineError, path_of
 from ridgeline.files import write_whole
 from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.node import TensorType
@@ -66,7 +66,7 @@ def export(
     A name that ends in `.o` is an object to link, whose functions have the prefix; its header is
     written beside it.
     """
-    where = Path(path)
+    where = path_of(path, "export")
     if not prefix.isidentifier() or not prefix.isascii():
         raise BadValueError(f"names in C cannot begin with {prefix!r}")
     recording, leaves = recorded(jitted, args, kwargs)

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ridgeline.errors import InputFileError, unreadable
+from ridgeline.errors import InputFileError, path_of, unreadable
 
 MAGIC = b"RLPROG\r\n"
 VERSION = 1
@@ -38,7 +38,7 @@ def with_manifest(elf: bytes, manifest: Mapping[str, Any]) -> bytes:
 def read_program(path: str | Path) -> tuple[bytes, dict[str, Any]]:
     """The bytes of a program file and its manifest; an error for what is none, or is damaged."""
     try:
-        content = Path(path).read_bytes()
+        content = path_of(path, "load_program").read_bytes()
     except OSError as error:
         raise unreadable(path, error) from None
     return content, checked(content, path)

@@ -31,6 +31,7 @@ from ridgeline.record.modes import modes
 from ridgeline.scalars import Array
 
 _TOO_FEW = "ctc_loss: the place of a label"
+_ALL = "ctc_loss: the sum of target_lengths, for as many labels"
 _NEVER = -1e30  # the logarithm of an alignment that does not exist; finite, so gradients are too
 
 
@@ -65,7 +66,11 @@ def _rows(targets: Node, counts: Node, longest: int, blank: int) -> Node:
     if len(targets.shape) == 2:
         labels = cut(labels, 1, 0, longest)
     elif len(targets.shape) == 1:
-        start = broadcast(cumsum(counts, 0) - counts, shape, (0,)) + positions
+        ends = cumsum(counts, 0)
+        if batch:  # all labels are somebody's
+            rest = within(cut(ends, 0, batch - 1, 1), held, held, _ALL) - held
+            ends = ends + broadcast(rest, ends.shape, (0,))
+        start = broadcast(ends - counts, shape, (0,)) + positions
         start = within(select(inside, start, full_like(start, 0)), 0, held - 1, _TOO_FEW)
         labels = reshape(gather(labels, 0, reshape(start, (batch * longest,))), shape)
     return select(inside, labels, full_like(labels, blank))

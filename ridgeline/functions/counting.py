@@ -204,6 +204,8 @@ def bincount(input: Node, weights: Node | None = None, minlength: int = 0) -> No
     indices = as_index(input, "bincount")
     if len(indices.shape) != 1:
         raise ShapeError(f"bincount needs a vector, got shape {list(indices.shape)}")
+    if minlength < 0:
+        raise BadValueError(f"bincount: minlength is at least 0, not {minlength}")
     values = concrete(_ends(indices), "bincount")
     if values.size and int(values.min()) < 0:
         raise BadValueError(f"bincount needs integers of at least 0, got {int(values.min())}")

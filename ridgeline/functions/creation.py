@@ -12,6 +12,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType, as_dtype
 from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.functions.concrete import concrete
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -129,6 +130,7 @@ def arange(
     start: float, end: float | None = None, step: float = 1, *, dtype: DType | None = None
 ) -> Node:
     """Numbers from `start` (0 if only the end is given) up to `end`, `step` apart."""
+    start, end, step = (_told(v) for v in (start, end, step))
     first, last = (0, start) if end is None else (start, end)
     if isinstance(last, SizeExpr) and isinstance(first, int | SizeExpr) and step == 1:
         ramp = iota((last - first,), 0, dtypes.int64)
@@ -154,6 +156,11 @@ def arange(
         ramp * filled((count,), float(step), dtypes.float64) + shift,
         wanted,
     )
+
+
+def _told(value: Any) -> Any:
+    """The number that a tensor holds; others as they are."""
+    return concrete(value, "arange").item() if isinstance(value, Node) else value
 
 
 @public(method=False, creation=True)

@@ -65,6 +65,8 @@ def sum(
 ) -> Node:
     """The sum over some axes, or all."""
     axes = axes_of(dim, len(input.shape))
+    if dtype is dtypes.bool_:
+        return keep(reduce(truth(input), "any", axes), input.shape, axes, keepdim)
     return keep(reduce(_summable(input, dtype), "sum", axes), input.shape, axes, keepdim)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import ShapeError
+from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.functions.index_checks import lined
 from ridgeline.functions.operands import axis_of, require_float
 from ridgeline.functions.reductions import ValuesIndices
@@ -18,9 +18,9 @@ from ridgeline.ops.scan import extreme_scan, scan
 def _running(input: Node, monoid: str, dim: int, dtype: DType | None) -> Node:
     axis = axis_of(dim, len(input.shape))
     wanted = dtype or (input.dtype if input.dtype.is_differentiable else dtypes.int64)
-    x = cast(input, wanted)
     if wanted is dtypes.bool_:
-        x = cast(x, dtypes.int64)
+        raise DTypeError("running sums and products are not defined for bool")
+    x = cast(input, wanted)
     result = movement.reshape(scan(lined(_wide(x)), monoid, axis), input.shape)
     return cast(result, wanted)
 

@@ -36,6 +36,8 @@ def write_atomic(path: Path, data: bytes) -> None:
 
     What writers that were killed left in the folder is removed.
     """
+    if not path.name:
+        raise OutputFileError(f"cannot write {path}: it is a folder", help="give a file's name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent)
@@ -45,6 +47,7 @@ def write_atomic(path: Path, data: bytes) -> None:
             f"cannot write {path}: {error.strerror or error}",
             note="the previous file, if there was one, is unchanged",
             help="free space or choose another folder",
+            reason=error,
         ) from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.dtypes import DType
-from ridgeline.errors import InputFileError
+from ridgeline.errors import InputFileError, path_of
 from ridgeline.models.autoencoder import VAE, DenoisingAutoencoder
 from ridgeline.models.bert import BERT, BERTConfig
 from ridgeline.models.convnext import ConvNeXt
@@ -53,7 +53,7 @@ def from_pretrained(folder: str | Path, dtype: DType | None = None) -> Pretraine
     >>> scores = model(tokens, mask)  # [batch, length, vocabulary]; the mask is optional
     >>> rl.models.generate(model, tokens, 20)
     """
-    values = read_config(Path(folder))
+    values = read_config(path_of(folder, "from_pretrained"))
     return _kind(values, str(folder)).from_pretrained(folder, dtype)
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from ridgeline import nn
 from ridgeline.dtypes import DType
-from ridgeline.errors import InputFileError, MissingFileError, RidgelineError
+from ridgeline.errors import InputFileError, MissingFileError, RidgelineError, path_of
 from ridgeline.interop.safetensors import Arrays, write_atomic
 from ridgeline.models.names import FileForm, without
 from ridgeline.models.settings import check_kind
@@ -130,9 +130,10 @@ class Pretrained(nn.Module):
     @classmethod
     def from_pretrained(cls: type[M], folder: str | Path, dtype: DType | None = None) -> M:
         """The model in a folder, in evaluation mode; in the files' element type or `dtype`."""
-        where = str(Path(folder) / CONFIG)
-        config = cls.config_type.read(read_config(Path(folder), cls), where)
-        found = read_weights(Path(folder))
+        path = path_of(folder, "from_pretrained")
+        where = str(path / CONFIG)
+        config = cls.config_type.read(read_config(path, cls), where)
+        found = read_weights(path)
         if config.depth > len(found):  # before so many layers are made
             raise InputFileError(
                 f"{where}: {config.depth} layers, but the files hold {len(found)} tensors"
@@ -146,15 +147,16 @@ class Pretrained(nn.Module):
 
     def save_pretrained(self, folder: str | Path, shard_bytes: int = SHARD_BYTES) -> None:
         """Write `config.json` and the weights, in several files where they are large."""
+        path = path_of(folder, "save_pretrained")
         own = self.state_dict()
         arrays = (
             made
             for entry in self.stored()
             for made in entry.written([own[name].cpu().numpy() for name in entry.ours])
         )
-        write_weights(Path(folder), arrays, shard_bytes)
+        write_weights(path, arrays, shard_bytes)
         text = json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
-        write_atomic(Path(folder) / CONFIG, text.encode())
+        write_atomic(path / CONFIG, text.encode())
 
     def parameter_count(self) -> int:
         """The number of elements of all parameters."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -137,3 +140,46 @@ def test_arrays_of_scalars() -> None:
         assert xp.full((2,), value).dtype is kind
     with pytest.raises(TypeError):
         xp.full((2,), "text")
+
+
+@pytest.mark.parametrize("given", [None, 3, b"x", [1]])
+def test_what_is_no_path_is_refused_by_name(given: Any) -> None:
+    for function in (
+        rl.models.from_pretrained, rl.models.LanguageModel.from_pretrained, rl.load_program,
+        rl.load, lambda path: rl.save({}, path),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="path") as caught:
+            function(given)
+        assert isinstance(caught.value, rl.RidgelineError)
+
+
+def test_files_that_cannot_be_read_or_written_say_why_in_numbers(tmp_path: Path) -> None:
+    for function in (rl.load, rl.models.from_pretrained):
+        with pytest.raises(FileNotFoundError) as missing:
+            function(tmp_path / "absent")
+        assert missing.value.errno == errno.ENOENT
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(errors.OutputFileError) as refused:
+        rl.save({}, tmp_path / "file" / "inside")
+    assert refused.value.errno in (errno.ENOTDIR, errno.EEXIST)
+    with pytest.raises(errors.OutputFileError, match="folder"):
+        rl.save({}, "/")
+
+
+@pytest.mark.parametrize("way", ["deferred", "eager", "jit"])
+def test_counts_and_labels_that_do_not_fit_are_refused(way: str) -> None:
+    scores, lengths = rl.zeros(4, 2, 3).log_softmax(-1), rl.tensor([4, 4])
+
+    def loss(labels: rl.Tensor, counts: rl.Tensor) -> rl.Tensor:
+        return rl.nn.functional.ctc_loss(scores, labels, lengths, counts)
+
+    call = rl.jit(loss) if way == "jit" else loss
+    with rl.eager() if way == "eager" else nullcontext():
+        for labels, counts in (([1, 2, 1], [1, 1]), ([1, 2, 1], [2, 2]), ([1, 2, 3], [2, 1])):
+            with pytest.raises(rl.RidgelineError):
+                call(rl.tensor(labels), rl.tensor(counts)).item()
+        with pytest.raises(ValueError, match="minlength"):
+            rl.bincount(rl.tensor([1]), minlength=-1)
+        for name in ("cumsum", "cumprod"):
+            with pytest.raises(NotImplementedError):
+                getattr(rl.tensor([0.5]), name)(0, dtype=rl.bool)
