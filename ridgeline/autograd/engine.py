@@ -89,6 +89,7 @@ def _start(root: Tensor, gradient: Tensor | None) -> Node:
 
 
 def _check_root(root: Tensor, wanted: Sequence[Tensor] | None) -> None:
+    recorder.starts_from(root)
     if not root.dtype.is_differentiable:
         raise GradientError(
             f"{root.dtype.name} tensors have no gradients", help="use a floating tensor"

@@ -81,6 +81,9 @@ class Deferred(Protocol):
     def leave(self) -> None:
         """Make them: every cell that they gave has its node then."""
 
+    def value(self, cell: Cell) -> Node | None:
+        """The value of a cell that has no node, where it was computed: then it keeps a graph."""
+
 
 class Track:
     """How one family of handles on a cell stands to differentiation."""
@@ -118,7 +121,9 @@ class Cell(Track):
     @property
     def computed(self) -> bool:
         """True where its value is there; deferred calls stay deferred."""
-        return self.types is None and self.node.buffer is not None
+        if self.types is None:
+            return self.node.buffer is not None
+        return self.run is not None and self.run.value(self) is not None
 
     def __getattr__(self, name: str) -> Any:
         """The node, where there was none: the calls that give it are made in earnest."""

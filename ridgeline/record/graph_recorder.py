@@ -42,14 +42,14 @@ class GraphRecorder:
     """The work of one thread: cells whose nodes are not computed yet, in program order."""
 
     __slots__ = (
-        "_held_bytes", "_most_listed", "_most_tracked", "_recorded", "_tracked", "drawn", "pending",
-        "piled_up", "ran",
+        "_held_bytes", "_most_listed", "_most_tracked", "_recorded", "drawn", "pending", "piled_up",
+        "ran", "with_graphs",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.pending: list[weakref.ref[Cell]] = []
         # and cells computed with their graph, for a backward pass to let go of it
-        self._tracked: list[weakref.ref[Cell]] = []
+        self.with_graphs: list[weakref.ref[Cell]] = []
         self._most_tracked = 1 << 8
         # how much has piled up since the last flush
         self._held_bytes = self._recorded = 0
@@ -72,6 +72,9 @@ class GraphRecorder:
 
     def accumulating(self, owner: Any, before: Any) -> None:
         """A backward pass is about to add to the gradient of a variable."""
+
+    def starts_from(self, root: Any) -> None:
+        """A pass through graphs starts from a tensor."""
 
     def settle(self, cell: Cell) -> None:
         """How a cell stands to differentiation is about to change, or its memory."""
@@ -165,15 +168,15 @@ class GraphRecorder:
 
     def _track(self, cells: Iterable[Cell]) -> None:
         """Remember cells computed with their graph, until a backward pass is through."""
-        tracked = self._tracked
+        tracked = self.with_graphs
         tracked += [weakref.ref(cell) for cell in cells]
         if len(tracked) > self._most_tracked:
-            self._tracked = [r for r in tracked if (c := r()) is not None and c.node.inputs]
-            self._most_tracked = (1 << 8) + 2 * len(self._tracked)
+            self.with_graphs = [r for r in tracked if (c := r()) is not None and c.node.inputs]
+            self._most_tracked = (1 << 8) + 2 * len(self.with_graphs)
 
     def tracked(self) -> list[Cell]:
         """The cells with a graph that somebody still holds, computed or not."""
-        references = (*self.pending, *self._tracked)
+        references = (*self.pending, *self.with_graphs)
         return [c for r in references if (c := r()) is not None and graph_track(c).mode == GRAPH]
 
 

@@ -36,6 +36,9 @@ def settled(cell: Cell) -> Node:
     """The node of a cell, computed if need be, to look at its value."""
     running.looked = True
     if cell.types is not None:  # a result of deferred calls, which may be computed as it is
+        known = None if cell.run is None else cell.run.value(cell)
+        if known is not None:
+            return known
         realize([cell])
     node = refresh(cell)
     while node.buffer is None:  # again where another thread wrote to it in the meantime

@@ -70,6 +70,9 @@ class Recorder(Protocol):
     def accumulating(self, owner: Any, before: Any) -> None:
         """A backward pass is about to add to the gradient of a variable."""
 
+    def starts_from(self, root: Any) -> None:
+        """A pass through graphs starts from a tensor."""
+
     def settle(self, cell: Cell) -> None:
         """How a cell stands to differentiation is about to change, or its memory."""
 
@@ -127,6 +130,14 @@ def drawing(draws: Iterable[tuple[int, int]]) -> Switch:
 def accumulating(owner: Any, before: Any) -> None:
     """A backward pass is about to add to the gradient of a variable."""
     _thread.recorder.accumulating(owner, before)
+
+
+def starts_from(root: Any) -> None:
+    """A pass through graphs starts from a tensor."""
+    cell = root._cell
+    if cell.types is not None and cell.computed:
+        cell.run.leave()
+    _thread.recorder.starts_from(root)
 
 
 def lose(why: str) -> None:

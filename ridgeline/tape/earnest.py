@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, starmap
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.atomic import Change, Switch, apply
@@ -19,15 +20,16 @@ from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.origins import running
 from ridgeline.record.cells import LEAF, Cell, Rare, Track
-from ridgeline.record.graph_recorder import GraphRecorder
+from ridgeline.record.graph_recorder import GraphRecorder, settle
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import drawing, record_with
+from ridgeline.record.upcalls import upcalls
 from ridgeline.tape.entries import Entry, Many, Ref, Shown
 from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor, holding
 
 if TYPE_CHECKING:
-    from ridgeline.tape.run import Draws, Outside, Run
+    from ridgeline.tape.run import Draws, Outside, Past, Run
 
 _new = object.__new__
 
@@ -63,6 +65,51 @@ class Earnest:
         if self._run.deferred:  # else what a signal's handler reads came before
             apply(self._published())
 
+    def make_again(self) -> None:
+        """Make all calls of a run that was computed, and give what keeps a graph that graph."""
+        self.calls()
+        past = self._run.past
+        if past is not None:  # else what a signal's handler reads came before
+            self._fill(past)
+            apply(self._regained(past))
+
+    def _fill(self, past: Past) -> None:
+        """Give nodes the values that were computed for them, those that passes read too."""
+        outputs = past.ending.outputs
+        nodes = {output.result: self.cells[output.number].node for output in outputs}
+        roots = [nodes[place] for place in sorted(nodes)]
+        kept = [self.cells[output.number] for output in outputs if output.kept]
+        tracked = [cell.node for cell in kept if cell.rare is None or not cell.rare.spent]
+        wanted = upcalls.match(roots, tracked, "").wanted if tracked else roots
+        if [node.types[0] for node in wanted] != past.ending.types:
+            wanted = roots  # what else a pass reads is computed again
+        for node, buffer in zip(wanted, past.results):
+            if buffer is not None and node.buffer is None:
+                node.buffer = buffer
+        for cell in kept:
+            settle(cell)
+
+    def _regained(self, past: Past) -> Iterator[Any]:
+        """What changes for those who hold tensors that keep a graph."""
+        run = self._run
+        changes: list[Change] = []
+        held: list[Cell] = []
+        for number in past.values:
+            public = run.cell(number)
+            if public is not None and public.run is run and public.types is not None:
+                cell = self.cells[number]
+                changes += [*_state(cell, public), (public, "rare", cell.rare)]
+                changes.append((public, "run", None))
+                held.append(public)
+        for number, variable in self._variables.items():
+            details, owner = variable._track.rare, run.owner(number)
+            assert details is not None
+            changes.append((details.owner, "of", None if owner is None else weakref.ref(owner)))
+        changes.append((run, "past", None))
+        tables = (run.log, run.made, run.outside)
+        tracked = map(run.recorder.with_graphs.extend, ([*map(weakref.ref, held)],))
+        return chain(starmap(setattr, changes), map(methodcaller("clear"), tables), tracked)
+
     def calls(self) -> None:
         """Make all calls."""
         for number, outside in self._run.outside.items():
@@ -84,7 +131,7 @@ class Earnest:
         if public is None:
             return
         variable = self._variables[number] = _new(Tensor)
-        track = cell if public is outside.cell else Track(LEAF, None)
+        track = cell if outside.own else Track(LEAF, None)
         track.rare = Rare()
         track.rare.owner = Owner(variable)
         variable._cell, variable._track, variable._steps = cell, track, ()

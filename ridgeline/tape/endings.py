@@ -22,7 +22,7 @@ from ridgeline.record.graph_recorder import Drawn
 from ridgeline.record.numbers import Number0d
 from ridgeline.record.upcalls import Known, Match
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.tape.run import Run
+from ridgeline.tape.run import Past, Run
 
 MOST_CONSTANT = 1 << 16  # bytes of memory that calls made and that an ending keeps
 _MASK = (1 << 64) - 1
@@ -36,6 +36,7 @@ class Output:
     result: int  # of the program
     type: TensorType
     origins: tuple[Mark, ...]
+    kept: bool  # with a graph, or with what is left of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Ending:
     draws: tuple[tuple[int, int, int], ...]  # inputs by place, which draw, and seed or offset
     inputs: tuple[Any, ...]  # all others
     outputs: tuple[Output, ...]
+    types: list[TensorType]  # of all results
+    keeps_graphs: bool  # through which a backward pass may go that reads values
 
     def run(self, run: Run, cells: Sequence[Cell | None], reason: str) -> list[Change] | None:
         """Compute what a deferred run stands for: what changes then, such as the values of cells.
@@ -62,12 +65,25 @@ class Ending:
         if results is None:
             return None
         changes: list[Change] = []
+        values: dict[int, Node] = {}
         for output, cell in zip(self.outputs, cells):
             if cell is not None:
                 node = filled_leaf(output.type, results[output.result])
                 node.origins = output.origins
-                changes += _settled(cell, node)
+                if output.kept:
+                    values[output.number] = node
+                else:
+                    changes += _settled(cell, node)
+        if values:
+            changes.append((run, "past", Past(self, self._needed(results), values)))
         return changes
+
+    def _needed(self, results: Sequence[Any]) -> list[Any]:
+        """The results that graphs need: values that they are about, and that passes read."""
+        roots = {output.result: False for output in self.outputs}
+        roots.update({output.result: True for output in self.outputs if output.kept})
+        keep = self.keeps_graphs
+        return [r if roots.get(place, keep) else None for place, r in enumerate(results)]
 
 
 def _settled(cell: Cell, node: Node) -> list[Change]:
@@ -82,7 +98,9 @@ def _settled(cell: Cell, node: Node) -> list[Change]:
     return changes
 
 
-def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> Ending | None:
+def learnt(
+    run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn, graphs: bool
+) -> Ending | None:
     """The ending of a recorded run; `nodes` are what its live cells held. None where there is
     none: a cell or an input is of elsewhere."""
     if any(node.types[0].device != CPU for node in (*match.inputs, *match.wanted)):
@@ -93,7 +111,10 @@ def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> 
         place = places.get(id(node))
         if cell.run is not run or place is None:
             return None
-        outputs.append(Output(cell.slot, place, node.types[0], node.origins))
+        kept = cell.mode == GRAPH and not _is_let_go(cell)
+        if kept and cell.slot in run.outside:
+            return None
+        outputs.append(Output(cell.slot, place, node.types[0], node.origins, kept))
     numbers = {id(found.node): number for number, found in run.outside.items()}
     buffers: dict[int, int] = {}
     for number, found in run.outside.items():
@@ -124,7 +145,15 @@ def learnt(run: Run, match: Match, nodes: Mapping[Cell, Node], words: Drawn) -> 
             inputs[place] = buffer
         else:
             return None
-    return Ending(match.again(), tuple(outside), tuple(draws), tuple(inputs), tuple(outputs))
+    return Ending(
+        match.again(), tuple(outside), tuple(draws), tuple(inputs), tuple(outputs),
+        [node.types[0] for node in match.wanted], graphs,
+    )  # fmt: skip
+
+
+def _is_let_go(cell: Cell) -> bool:
+    """True where nothing is left of the graph of a cell."""
+    return cell.rare is not None and cell.rare.spent and cell.rare.rest is None
 
 
 def _is_constant(node: Node, run: Run) -> bool:

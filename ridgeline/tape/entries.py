@@ -40,6 +40,7 @@ from ridgeline.record.cells import Step
 if TYPE_CHECKING:
     from ridgeline.tape.endings import Ending
 
+MOST_REST = 64  # runs that are recorded at once after one that was none of the known
 MADE, KNOWN, FIRST, BLOCK = range(4)  # where a tensor among arguments comes from
 _PLAIN = (
     bool, int, str, bytes, type(None), EllipsisType, DType, device, type, np.dtype, np.generic,
@@ -191,6 +192,12 @@ class Place:
         self.misses = 0  # deferred runs that were none of the known, one after the other
         self.rest = 0  # runs to record before the next one is deferred
         self.why = ""  # the last one was not matched or not learnt
+
+    def missed(self, why: str, times: int = 1) -> None:
+        """A deferred run was none of the known: the next ones are recorded at once."""
+        self.misses += times
+        self.rest = min(1 << self.misses, MOST_REST) - 2
+        self.why = why
 
 
 def frozen(value: Any) -> Any:

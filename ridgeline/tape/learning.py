@@ -53,8 +53,8 @@ def let_go(run: Run, number: int) -> Spent:
     """How much of the graph of a tensor was let go."""
     cell = run.cell(number)
     details = None if cell is None else cell.rare
-    if details is None or details.rest is not None or details.behind is None:
-        raise NotTaped("a graph of which a part is left")
+    if details is None or details.behind is None:
+        raise NotTaped("a graph that leads to something else")
     references, lost = details.behind
     owners = [reference() for reference in references]
     numbers = [None if o is None else run.numbers.get(id(o._cell)) for o in owners]

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ridgeline.devices import CPU
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node
 from ridgeline.graph.origins import running
-from ridgeline.record.cells import GRAPH, LEAF, PLAIN, Cell, Step, Track, steps_between
+from ridgeline.record.cells import (
+    GRAPH,
+    LEAF,
+    PLAIN,
+    Cell,
+    Step,
+    Track,
+    filled_leaf,
+    steps_between,
+)
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.memory import refresh
 from ridgeline.record.numbers import Number0d
@@ -41,10 +51,15 @@ from ridgeline.tape.entries import (
 )
 from ridgeline.tensors.tensor import Tensor
 
+if TYPE_CHECKING:
+    from ridgeline.tape.endings import Ending
+
+GONE: Any = object()  # stands for memory that is not kept, of a variable in what is left of a graph
 MISS: Any = object()  # stands for the result of a call that is not the one of an entry
 _new = object.__new__
 _ref = weakref.ref
 Draws = tuple[tuple[int, int], ...]  # seed and offset of each draw of a call
+_NOBODY: Cell = _new(Cell)  # in the place of a cell that is let go
 
 
 class _Type:
@@ -60,12 +75,18 @@ class Outside:
     """Memory from outside of the tape: its cell, and how it was when it was first used."""
 
     __slots__ = ("block", "cell", "mode", "node", "variable", "version", "written")
+    cell: Cell
 
     def __init__(self, cell: Cell, node: Node, block: bool) -> None:
         self.cell, self.node, self.block = cell, node, block
         self.variable: Track | None = None  # of the variable whose memory it is
         self.version, self.mode = cell.version, cell.mode
         self.written = False  # by the tape, whose memory it is from then on
+
+    @property
+    def own(self) -> bool:
+        """True where the cell itself is the track of the variable."""
+        return self.variable is self.cell
 
     def stands_for(self, track: Track) -> bool:
         """True unless another variable has the same memory."""
@@ -74,6 +95,19 @@ class Outside:
         if self.variable is None:
             self.variable = track
         return self.variable is track
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a run that was computed left behind, where tensors are held that keep a graph of it.
+
+    Their calls are made in earnest should somebody ask for that graph. Until then they have
+    their values, and no nodes.
+    """
+
+    ending: Ending
+    results: Sequence[Any]  # of its program, but those that nobody needs
+    values: Mapping[int, Node]  # of these tensors, by number
 
 
 class Run:
@@ -96,6 +130,7 @@ class Run:
         self.log: list[tuple[Entry, Draws]] = []  # deferred calls
         self.drawn: list[tuple[int, int]] = []  # by deferred calls
         self.trial: dict[int, Outside] = {}  # what an entry that is being tried would bind
+        self.past: Past | None = None  # where it was computed, and tensors keep a graph of it
 
     # ---- tensors among arguments ----------------------------------------------------------------
 
@@ -134,7 +169,7 @@ class Run:
         number = self.numbers.get(id(cell))
         if number is not None:
             found = self.outside[number]
-            if found.node is not cell.node or not found.stands_for(track):
+            if found.node is not node or not found.stands_for(track):
                 raise NotTaped("memory that something else wrote to")
             return Ref(number, KNOWN, node.types[0], track.mode, own, steps)
         number = self._take(cell, node, False)
@@ -146,9 +181,10 @@ class Run:
         return Ref(number, FIRST, node.types[0], track.mode, own, steps)
 
     def _resident(self, value: Tensor) -> Node:
-        if not is_resident(value._cell, value._track):
+        node = resident(value._cell, value._track)
+        if node is None:
             raise NotTaped("a tensor that is no plain memory")
-        return value._cell.node
+        return node
 
     def _take(self, cell: Cell, node: Node, block: bool) -> int:
         number = self.count
@@ -185,7 +221,7 @@ class Run:
                 return False
         elif kind == KNOWN:
             found = self.trial.get(kept.number) or self.outside[kept.number]
-            if found.cell is not cell or cell.run is self or cell.node is not found.node:
+            if found.cell is not cell or cell.run is self or _holds(cell) is not found.node:
                 return False
             if not found.stands_for(track):
                 return False
@@ -196,12 +232,13 @@ class Run:
     def _tried(self, value: Tensor, kept: Ref) -> bool:
         """True for memory from outside that is of the kind that was there before."""
         cell = value._cell
-        if cell.run is self or not is_resident(cell, value._track):
+        memory = None if cell.run is self else resident(cell, value._track)
+        if memory is None:
             return False
         block = kept.kind == BLOCK
-        node, steps = _block(value) if block else (cell.node, value._steps)
+        node, steps = _block(value) if block else (memory, value._steps)
         kind = node.types[0]
-        if (block and node is cell.node) or (steps is not kept.steps and steps != kept.steps):
+        if (block and node is memory) or (steps is not kept.steps and steps != kept.steps):
             return False
         if kind is not kept.type and kind != kept.type:
             return False
@@ -342,14 +379,39 @@ class Run:
         return None if outside is None else outside.cell
 
     def end(self) -> None:
-        """Forget everything: what was recorded is computed."""
-        cells = [reference() for reference in self.made.values()]
+        """Forget everything: what was recorded is computed. What keeps a graph stays."""
+        past = self.past
+        kept = {} if past is None else past.values
+        cells = [reference() for number, reference in self.made.items() if number not in kept]
         for cell in (*cells, *[found.cell for found in self.outside.values()]):
             if cell is not None and cell.run is self:
                 cell.run = None
-        for table in (self.made, self.outside, self.numbers, self.trial):
-            table.clear()
-        self.log.clear()
+        self.numbers.clear()
+        self.trial.clear()
+        if past is None:
+            self.made.clear()
+            self.outside.clear()
+            self.log.clear()
+        else:
+            self._keep_little(past)
+
+    def _keep_little(self, past: Past) -> None:
+        """Keep of the outside what the calls need to be made again.
+
+        Where all that is left of graphs reads no values, the memory of variables is not needed.
+        Other cells are not: they may keep graphs themselves.
+        """
+        looked = {look.number for entry, _ in self.log for look in entry.looks}
+        for number, found in self.outside.items():
+            if found.variable is None:
+                found.cell = _NOBODY
+            elif not past.ending.keeps_graphs and number not in looked:
+                found.node = filled_leaf(found.node.types[0], GONE)
+
+    def value(self, cell: Cell) -> Node | None:
+        """The value of one of its cells that has no node, where it was computed."""
+        past = self.past
+        return None if past is None else past.values.get(cell.slot)
 
     def held(self) -> bytes:
         """Which tensors of the tape somebody holds, by their numbers in order."""
@@ -362,6 +424,10 @@ class Run:
         with self.lock:
             if self.deferred:
                 Earnest(self).make()
+            elif self.past is not None:
+                Earnest(self).make_again()
+                if self.start is not None:
+                    self.start.after.missed("a graph of before a flush was needed after it", 2)
 
     def wrote(self, number: int) -> None:
         """A call wrote to memory from outside: it is the tape's from now on."""
@@ -387,18 +453,32 @@ def _is_frozen(track: Track) -> bool:
 
 def is_resident(cell: Cell, track: Track) -> bool:
     """True for memory of our own on the host that has its value, and no graph."""
-    if cell.capture is not None or track.capture is not None or cell.types is not None:
-        return False
+    return GRAPH not in (cell.mode, track.mode) and resident(cell, track) is not None
+
+
+def resident(cell: Cell, track: Track) -> Node | None:
+    """Memory of our own on the host that has its value, though it may keep a graph; else None."""
+    if cell.capture is not None or track.capture is not None:
+        return None
+    if cell.types is not None:
+        return _holds(cell)
     if cell.rare is not None and cell.rare.shared is not None:
         refresh(cell)  # nobody may share it any more
         if cell.rare.shared is not None:
-            return False
+            return None
     node, details = cell.node, track.rare
-    if node.op is not LEAF_OP or node.buffer is None or type(node.buffer) is Number0d:
-        return False
-    if track.mode == GRAPH or node.types[0].device != CPU:
-        return False
-    return track.mode != LEAF or not (details is None or details.steps)
+    if node.buffer is None or type(node.buffer) is Number0d:
+        return None
+    if (node.op is not LEAF_OP and cell.mode != GRAPH) or node.types[0].device != CPU:
+        return None
+    return None if track.mode == LEAF and (details is None or details.steps) else node
+
+
+def _holds(cell: Cell) -> Node | None:
+    """What a cell from outside holds, without asking for a graph that it may keep."""
+    if cell.types is None:
+        return cell.node
+    return None if cell.run is None else cell.run.value(cell)
 
 
 def _block(value: Tensor) -> tuple[Node, tuple[Step, ...]]:

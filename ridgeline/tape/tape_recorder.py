@@ -15,7 +15,7 @@ from ridgeline.execution import flush_log
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, running
-from ridgeline.record.cells import LEAF, Cell, Rare
+from ridgeline.record.cells import GRAPH, LEAF, Cell, Rare
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import begin_with
@@ -24,8 +24,10 @@ from ridgeline.tape.deviations import called, deviation
 from ridgeline.tape.endings import Ending, learnt
 from ridgeline.tape.entries import (
     BLOCK,
+    MADE,
     Entry,
     Gradient,
+    Many,
     NotTaped,
     Place,
     Ref,
@@ -49,7 +51,6 @@ from ridgeline.tensors.differentiable import HookHandle
 from ridgeline.tensors.tensor import Tensor
 
 FREE, INSIDE, LOST = range(3)  # between public calls, inside one, and where no tape is kept
-MOST_REST = 64  # runs that are recorded at once after one that was none of the known
 MOST_CALLS = 1 << 12  # of one tape
 MOST_SEEN = 1 << 12  # first calls that are remembered
 MOST_NEXT = 8  # calls that may follow one another, of one function
@@ -152,10 +153,7 @@ class TapeRecorder:
         flush_log.unmatched(why)
         run.leave()
         if run.start is not None:
-            place = run.start.after
-            place.misses += 1
-            place.why = why
-            place.rest = min(1 << place.misses, MOST_REST) - 2
+            run.start.after.missed(why)
 
     def _begun(self) -> Run:
         """The run of the calls since the last flush, of which the first is about to be made."""
@@ -409,6 +407,8 @@ class TapeRecorder:
                 raise NotTaped("a write through a block")
             number = cell.slot if cell.run is run else run.numbers.get(id(cell))
             if cell.version != version or cell.mode != mode:
+                if mode == GRAPH and cell.run is not run:
+                    raise NotTaped("a write to what keeps a graph")
                 if number is None or cell.node.buffer is not None:
                     raise NotTaped("a write that has its value")
                 writes[number] = Write(number, cell.version - version, cell.mode)
@@ -416,6 +416,10 @@ class TapeRecorder:
                 tracks.append((place, tensor._track.mode))
         entry.bound = run.count
         entry.result = run.template(made, tensors)
+        if _carries_graph(entry.result) and any(
+            ref.kind != MADE and ref.mode == GRAPH for ref in refs(entry.args)
+        ):
+            raise NotTaped("an operand with a graph of before the last flush")
         gradients = self._learnt_gradients(run, writes)
         entry.writes, entry.tracks = tuple(writes.values()), tuple(tracks)
         entry.draws, entry.grads = tuple(self._draws), gradients
@@ -484,6 +488,11 @@ class TapeRecorder:
                 self._gradients.append((owner, None if before is None else self.run.ref(before)))
             except NotTaped as found:
                 self.lose(f"a gradient is {found}")
+
+    def starts_from(self, root: Any) -> None:
+        """A pass through graphs starts from a tensor."""
+        if self.state == INSIDE and root._cell.run is not self.run:
+            self.lose("a backward pass starts from a graph of before the last flush")
 
     def drew(self, generator: Any, count: int, key: Node, offset: Node) -> None:
         """Random numbers were drawn."""
@@ -593,7 +602,8 @@ class TapeRecorder:
     def _reached(self, run: Run, ending: Ending) -> None:
         if run.start is not None:
             place = run.start.after
-            place.last, place.misses = ending, 0
+            keeps = any(output.kept for output in ending.outputs)
+            place.last, place.misses = ending, max(place.misses - 1, 0) if keeps else 0
 
     def _not_learnt(self, run: Run, why: str) -> None:
         if run.start is not None:
@@ -612,11 +622,8 @@ class TapeRecorder:
         run = self.run
         if run.lost:
             return
-        if tracked:
-            self._not_learnt(run, "graphs are held at a flush that no backward pass went through")
-            return
         held = run.held()
-        ending = run.at.endings.get(held) or learnt(run, match, nodes, drawn)
+        ending = run.at.endings.get(held) or learnt(run, match, nodes, drawn, bool(tracked))
         if ending is None:
             self._not_learnt(run, "its results or operands are not all of its own calls")
             return
@@ -628,6 +635,13 @@ class TapeRecorder:
             return
         run.at.endings[held] = ending
         self._reached(run, ending)
+
+
+def _carries_graph(result: Any) -> bool:
+    """True where gradients flow through a result of a call."""
+    if type(result) is Many:
+        return any(map(_carries_graph, result.parts))
+    return type(result) is Shown and result.mode == GRAPH
 
 
 begin_with(TapeRecorder)

@@ -132,7 +132,7 @@ def test_gradients_of_gradients() -> None:
 
         return step
 
-    agree(make, matched=False)  # the graph of the loss is kept
+    agree(make)
 
 
 def test_views_of_variables() -> None:
