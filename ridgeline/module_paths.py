@@ -23,11 +23,13 @@ _INSIDE = {
     "nn": "activation adaptive batchnorm channelshuffle container conv distance dropout flatten "
     "fold instancenorm linear loss module normalization padding pixelshuffle pooling rnn sparse "
     "transformer upsampling",
-    "distributions": "bernoulli beta binomial categorical cauchy chi2 dirichlet exponential gamma "
-    "geometric gumbel half_cauchy half_normal independent inverse_gamma laplace log_normal "
-    "mixture_same_family multinomial multivariate_normal negative_binomial normal "
-    "one_hot_categorical pareto poisson relaxed_bernoulli relaxed_categorical studentT "
-    "transformed_distribution uniform weibull",
+    "distributions": "bernoulli beta binomial categorical cauchy chi2 constraint_registry "
+    "continuous_bernoulli dirichlet exponential fishersnedecor gamma generalized_pareto geometric "
+    "gumbel half_cauchy half_normal independent inverse_gamma kumaraswamy laplace lkj_cholesky "
+    "log_normal logistic_normal lowrank_multivariate_normal mixture_same_family multinomial "
+    "multivariate_normal negative_binomial normal one_hot_categorical pareto poisson "
+    "relaxed_bernoulli relaxed_categorical studentT transformed_distribution uniform von_mises "
+    "weibull wishart",
     "optim": "adadelta adagrad adamax adamw asgd nadam radam rmsprop rprop",
     "amp": "autocast_mode grad_scaler",
     "amp.cuda": "autocast_mode grad_scaler common",

@@ -191,10 +191,13 @@ class Gumbel(LocationScale):
         return self.scale**2 * (math.pi**2 / 6)
 
 
-class LogNormal(Normal):
+class LogNormal(LocationScale):
     """The exponential of a normal number."""
 
     support: Any = constraints.positive
+
+    def _standard(self, shape: Sequence[int]) -> Tensor:
+        return randn(tuple(shape), dtype=self.loc.dtype, device=self.loc.device)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws, through which gradients flow to the parameters."""
@@ -212,11 +215,11 @@ class LogNormal(Normal):
 
     def icdf(self, value: Tensor) -> Tensor:
         """The value up to which the probability is this."""
-        return super().icdf(value).exp()
+        return (self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)).exp()
 
     def entropy(self) -> Tensor:
         """The entropy in nats."""
-        return super().entropy() + self.loc
+        return 0.5 + _HALF_LOG_2PI + self.scale.log() + self.loc
 
     @property
     def mean(self) -> Tensor:

@@ -11,6 +11,7 @@ from ridgeline.distributions.continuous import uniform
 from ridgeline.distributions.discrete import Bernoulli, Categorical, OneHotCategorical
 from ridgeline.distributions.distribution import Constraints, Distribution
 from ridgeline.distributions.transforms import ComposeTransform, Transform
+from ridgeline.distributions.transforms.base import over_last
 from ridgeline.errors import ArgumentError
 from ridgeline.linalg import cholesky, inv, solve_triangular
 from ridgeline.nn.functional import softplus
@@ -186,12 +187,22 @@ class TransformedDistribution(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         parts = [transforms] if isinstance(transforms, Transform) else list(transforms)
-        self.transforms, self.base_dist = parts, base_distribution
-        self._whole = ComposeTransform(parts)
-        self.has_rsample = base_distribution.has_rsample
-        shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
-        event = max(len(base_distribution.event_shape), self._whole.event_dim)
-        cut = len(shape) - event
+        self.transforms, self._whole = parts, ComposeTransform(parts)
+        before, after = self._whole.domain.event_dim, self._whole.codomain.event_dim
+        inner = len(base_distribution.event_shape)
+        given = (*base_distribution.batch_shape, *base_distribution.event_shape)
+        if len(given) < before:
+            raise ArgumentError(
+                f"TransformedDistribution: {list(given)} has fewer than the {before} axes needed"
+            )
+        shape = self._whole.forward_shape(given)
+        wide = self._whole.inverse_shape(shape)
+        if wide != given:
+            base_distribution = base_distribution.expand(wide[: len(wide) - inner])
+        if before > inner:
+            base_distribution = Independent(base_distribution, before - inner)
+        self.base_dist, self.has_rsample = base_distribution, base_distribution.has_rsample
+        cut = len(shape) - after - max(inner - before, 0)
         super().__init__(shape[:cut], shape[cut:], validate_args=False)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -205,22 +216,19 @@ class TransformedDistribution(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density."""
         total: Tensor | float = 0.0
-        size = len(self.event_shape)
+        axes = len(self.event_shape)
         for part in reversed(self.transforms):
             before = part._inverse(value)
+            axes += part.domain.event_dim - part.codomain.event_dim
             stretch = part.log_abs_det_jacobian(before, value)
-            total = total - _inner(stretch, size - part.event_dim)
+            total = total - over_last(stretch, axes - part.domain.event_dim)
             value = before
         inner = self.base_dist.log_prob(value)
-        return total + _inner(inner, size - len(self.base_dist.event_shape))
+        return total + over_last(inner, axes - len(self.base_dist.event_shape))
 
     def cdf(self, value: Tensor) -> Tensor:
         """The probability of values up to this one, for a rising function."""
         return self.base_dist.cdf(self._whole._inverse(value))
-
-
-def _inner(value: Tensor, axes: int) -> Tensor:
-    return value.sum(tuple(range(-axes, 0))) if axes > 0 else value
 
 
 class MixtureSameFamily(Distribution):

@@ -1,61 +1,20 @@
-"""Invertible functions of samples, with the logarithm of how they stretch."""
+"""Functions of one number: each element is changed by itself."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
+from ridgeline.distributions import constraints
+from ridgeline.distributions.transforms.base import Transform, over_last
 from ridgeline.nn.functional import softplus
 from ridgeline.tensors.public import zeros_like
 from ridgeline.tensors.tensor import Tensor
 
 
-class Transform:
-    """A function `t(x)`, its inverse `t.inv(y)`, and log |dy/dx|."""
-
-    _compared_by_jit = True
-
-    bijective = True
-    event_dim = 0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """The value."""
-        raise NotImplementedError
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """The logarithm of the stretch at x, where y is the value."""
-        raise NotImplementedError
-
-    @property
-    def inv(self) -> Transform:
-        """The inverse."""
-        return _Inverse(self)
-
-
-class _Inverse(Transform):
-    def __init__(self, of: Transform) -> None:
-        self._of, self.event_dim = of, of.event_dim
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self._of._inverse(x)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return self._of(y)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -self._of.log_abs_det_jacobian(y, x)
-
-    @property
-    def inv(self) -> Transform:
-        return self._of
-
-
 class ExpTransform(Transform):
     """e^x."""
+
+    codomain = constraints.positive
 
     def __call__(self, x: Tensor) -> Tensor:
         """The value."""
@@ -73,7 +32,8 @@ class AffineTransform(Transform):
     """loc + scale * x."""
 
     def __init__(self, loc: Tensor | float, scale: Tensor | float, event_dim: int = 0) -> None:
-        self.loc, self.scale, self.event_dim = loc, scale, event_dim
+        self.loc, self.scale = loc, scale
+        self.domain = self.codomain = constraints.independent(constraints.real, event_dim)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The value."""
@@ -88,11 +48,13 @@ class AffineTransform(Transform):
             spread = (zeros_like(x) + self.scale).abs().log()
         else:
             spread = zeros_like(x) + math.log(abs(self.scale))
-        return spread.sum(tuple(range(-self.event_dim, 0))) if self.event_dim else spread
+        return over_last(spread, self.domain.event_dim)
 
 
 class SigmoidTransform(Transform):
     """1 / (1 + e^-x)."""
+
+    codomain = constraints.unit_interval
 
     def __call__(self, x: Tensor) -> Tensor:
         """The value."""
@@ -109,6 +71,8 @@ class SigmoidTransform(Transform):
 class TanhTransform(Transform):
     """The hyperbolic tangent."""
 
+    codomain = constraints.interval(-1.0, 1.0)
+
     def __call__(self, x: Tensor) -> Tensor:
         """The value."""
         return x.tanh()
@@ -124,6 +88,8 @@ class TanhTransform(Transform):
 class SoftplusTransform(Transform):
     """log(1 + e^x)."""
 
+    codomain = constraints.positive
+
     def __call__(self, x: Tensor) -> Tensor:
         """The value."""
         return softplus(x)
@@ -138,6 +104,9 @@ class SoftplusTransform(Transform):
 
 class PowerTransform(Transform):
     """A power of a positive number."""
+
+    domain = constraints.positive
+    codomain = constraints.positive
 
     def __init__(self, exponent: Tensor | float) -> None:
         self.exponent = exponent
@@ -158,6 +127,7 @@ class AbsTransform(Transform):
     """|x|, which has no inverse: the positive one stands for it."""
 
     bijective = False
+    codomain = constraints.positive
 
     def __call__(self, x: Tensor) -> Tensor:
         """The value."""
@@ -165,36 +135,3 @@ class AbsTransform(Transform):
 
     def _inverse(self, y: Tensor) -> Tensor:
         return y
-
-
-class ComposeTransform(Transform):
-    """One after the other."""
-
-    def __init__(self, parts: Sequence[Transform]) -> None:
-        self.parts = list(parts)
-        self.event_dim = max((part.event_dim for part in self.parts), default=0)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """The value."""
-        for part in self.parts:
-            x = part(x)
-        return x
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        for part in reversed(self.parts):
-            y = part._inverse(y)
-        return y
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """The logarithm of the stretch."""
-        total: Any = 0
-        for part in self.parts:
-            after = part(x)
-            stretch = part.log_abs_det_jacobian(x, after)
-            rest = self.event_dim - part.event_dim
-            total = total + (stretch.sum(tuple(range(-rest, 0))) if rest else stretch)
-            x = after
-        return total if isinstance(total, Tensor) else zeros_like(x)
-
-
-identity_transform = ComposeTransform([])
