@@ -91,10 +91,10 @@ class UpdateProgram:
     def _fitting(self) -> Trace | None:
         """The trace of an update with these gradients; where one no longer holds, all go."""
         for index, trace in enumerate(self._traces):
-            if trace.conditions.other_gradients(()) is not None:
-                continue
             with self._lock:
                 if trace.conditions.changed(()) is not None:
+                    if trace.conditions.other_gradients(()) is not None:
+                        continue
                     self._traces.clear()
                     self._seen.clear()
                     return None

@@ -131,6 +131,9 @@ class Executable:
         self.gradients = [(n, s.owner) for n, s in self.readers if isinstance(s, GradientInput)]
         plain = (CellInput, ArgumentInput, NumberInput, GradientInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
+        # where arguments are all that is read, their places in the order of the inputs
+        only = len(self.arguments) == len(graph.inputs) and self.steady is None
+        self._argument_cells = [index for _, index in self.arguments] if only else None
         self._places = slot_of = {place_key(source): n for n, source in self.readers}
         taken = pairs(recording.effects, slot_of)
         self._given = given = self._given_pairs(taken)
@@ -231,7 +234,14 @@ class Executable:
         is never tried again.
         """
         if self.only_returns:
-            (buffer,) = self.program.run(self.live_buffers(leaves))
+            buffers = self.live_buffers(leaves) if self._argument_cells is None else []
+            for index in self._argument_cells or ():
+                cell = leaves[index]._cell
+                buffer = cell.node.buffer
+                if buffer is None or (cell.rare is not None and cell.rare.shared is not None):
+                    buffer = settled(cell)
+                buffers.append(buffer)
+            (buffer,) = self.program.run(buffers)
             return holding(filled_leaf(self.output_types[0], buffer), PLAIN)
         changed = _unchanged if made_for_it else self._changed
         while self._turned is not None:

@@ -40,9 +40,19 @@ class CpuExecutable(LayoutExecutable):
         self.parts = tuple(_parts(layout, code))
         self.sizes = [HostBuffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
         self._split: tuple[NativePlan, NativePlan] | None = None
+        self._single = self._only_plan()
+
+    def _only_plan(self) -> NativePlan | None:
+        """The plan of a program that has nothing else, and one result in memory of its own."""
+        layout, only = self.layout, self.parts[0] if len(self.parts) == 1 else None
+        if not isinstance(only, NativePlan) or layout.checked or self.copied or self.sizes:
+            return None
+        return only if len(layout.made) == 1 and self.results == (layout.inputs,) else None
 
     def run(self, inputs: Sequence[HostBuffer]) -> list[HostBuffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""
+        if self._single is not None:
+            return self._run_single(self._single, inputs)
         layout = self.layout
         made = [HostBuffer.allocate(size) for size in layout.made]
         held = [*inputs, *self.sizes, *made]
@@ -61,6 +71,19 @@ class CpuExecutable(LayoutExecutable):
         for index in self.copied:
             results[index] = _copy(results[index])
         return results
+
+    def _run_single(self, plan: NativePlan, inputs: Sequence[HostBuffer]) -> list[HostBuffer]:
+        """The same where all that there is is a plan with one result: most small functions."""
+        result = HostBuffer.allocate(self.layout.made[0])
+        addresses = []
+        try:
+            for buffer in inputs:
+                addresses.append(buffer.address)
+        except AttributeError:
+            addresses = _addresses(inputs)
+        addresses.append(result.address)
+        plan.run(addresses)
+        return [result]
 
     def begin(self, inputs: list[HostBuffer], given: Collection[int]) -> CpuRun:
         """Run what comes before anything given, by number of memory, is overwritten."""
