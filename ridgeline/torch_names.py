@@ -12,7 +12,7 @@ REASONS = {
     "distributed": "a program here is one process: distributed.is_available() is False",
     "nested": "tensors of several lengths are packed sequences: nn.utils.rnn",
     "jagged": "tensors of several lengths are packed sequences: nn.utils.rnn",
-    "onnx": "models are not exported to ONNX",
+    "onnx": "ridgeline.onnx has load and save",
     "export": "models are not exported to other runtimes",
     "quantization": "integers as weights are not offered",
     "ao": "integers as weights are not offered",

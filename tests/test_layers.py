@@ -68,7 +68,8 @@ LATE = (
     "ridgeline.kernel",  # for `rl.loops`
     "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command
     "difflib",  # when a name is missing
-    "onnx", "ridgeline.onnx.model", "ridgeline.onnx.module",  # for who reads or writes its files
+    # for who reads or writes ONNX files
+    "onnx", "ridgeline.onnx.model", "ridgeline.onnx.module", "ridgeline.onnx.writing",
     "ridgeline.as_torch",  # takes the name of torch
     "torch", "ridgeline.torch_backend",  # for who compiles programs of torch's
     "pydoc_data",  # a text to train on

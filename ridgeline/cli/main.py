@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from ridgeline import __version__
 from ridgeline.errors import OutputFileError, RidgelineError
 
-VERBS = ("diagnose", "explain", "export", "gpu", "run", "train")
+VERBS = ("diagnose", "explain", "export", "gpu", "onnx", "run", "train")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -9,8 +9,9 @@ The package `onnx` reads the files and has the schemas; it is loaded when the fi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ridgeline.data.optional import need
 from ridgeline.module_paths import unknown as _unknown
@@ -18,7 +19,7 @@ from ridgeline.module_paths import unknown as _unknown
 if TYPE_CHECKING:
     from ridgeline.onnx.module import OnnxModule
 
-__all__ = ["is_in_onnx_export", "load"]
+__all__ = ["is_in_onnx_export", "load", "save"]
 
 
 def is_in_onnx_export() -> bool:
@@ -36,6 +37,23 @@ def load(model: str | Path | bytes) -> OnnxModule:
     from ridgeline.onnx.module import OnnxModule
 
     return OnnxModule(read_model(model))
+
+
+def save(
+    function: Callable[..., Any], path: str | Path, *args: Any,
+    dynamic: Mapping[str, Mapping[int, str]] | None = None, opset: int = 18, **kwargs: Any,
+) -> Path:  # fmt: skip
+    """Write what a function or a module computes of some arguments as an ONNX file.
+
+    `dynamic` names axes of arguments that may have any length. The file is checked, read again and
+    compared with the function before it is written.
+
+    >>> rl.onnx.save(model, "model.onnx", x, dynamic={"x": {0: "batch"}})  # doctest: +SKIP
+    """
+    need("onnx", "onnx", "writing ONNX files")
+    from ridgeline.onnx.writing.save import save as write
+
+    return write(function, path, args, kwargs, dynamic, opset)
 
 
 __getattr__ = _unknown(__name__)

@@ -11,7 +11,7 @@ from ridgeline.errors import RidgelineError
 from ridgeline.onnx.operators import host
 from ridgeline.onnx.program import GraphProgram, NodeStep
 from ridgeline.onnx.rows import OperatorRow
-from ridgeline.onnx.values import OnnxError, Value, is_host
+from ridgeline.onnx.values import DAMAGE, OnnxError, Value, is_host
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -81,6 +81,9 @@ class Runner:
         except RidgelineError as error:
             error.note = error.note or f"at {step.label}"
             raise
+        except DAMAGE as error:
+            what = str(error).partition("\n")[0]
+            raise OnnxError(f"cannot compute: {what}", note=f"at {step.label}") from error
         for name, value in zip(step.outputs, results):
             if name:
                 scope.values[name] = value

@@ -17,7 +17,7 @@ from onnx import ModelProto, TensorProto
 from ridgeline.errors import unreadable
 from ridgeline.onnx.build import Builder
 from ridgeline.onnx.program import GraphProgram
-from ridgeline.onnx.values import OnnxError
+from ridgeline.onnx.values import DAMAGE, OnnxError
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +60,12 @@ def read_model(source: str | Path | bytes) -> Model:
     builder = Builder(proto, folder)
     try:
         program = builder.model()
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise OnnxError(f"{_name(source)} is damaged: {error}") from None
-    given = tuple(port for port in map(_port, proto.graph.input) if port.name in program.inputs)
-    return Model(program, given, tuple(map(_port, proto.graph.output)), builder.opsets.get("", 1))
+        given = tuple(port for port in map(_port, proto.graph.input) if port.name in program.inputs)
+        outputs = tuple(map(_port, proto.graph.output))
+    except DAMAGE as error:
+        what = str(error).partition("\n")[0]
+        raise OnnxError(f"{_name(source)} is damaged: {what}") from error
+    return Model(program, given, outputs, builder.opsets.get("", 1))
 
 
 def _name(source: str | Path | bytes) -> str:

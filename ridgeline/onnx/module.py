@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
@@ -21,9 +22,9 @@ from ridgeline.tensors.tensor import Tensor
 class OnnxModule(Module):
     """Computes what an ONNX graph says. Arguments are its inputs, in order or by name.
 
-    Weights (floating initializers with an axis) are parameters, other large constants are buffers,
-    and small constants are part of the program. One result is returned as it is, several are a
-    tuple.
+    Weights (floating initializers with an axis) are parameters, other constants of that kind and
+    large ones are buffers, and numbers and small integers are part of the program. One result is
+    returned as it is, several are a tuple.
     """
 
     def __init__(self, model: Model) -> None:
@@ -41,9 +42,9 @@ class OnnxModule(Module):
             if (id(program), name) in needed or is_text(array) or array.dtype in NARROW:
                 continue
             kind = dtypes.from_numpy(array.dtype)
-            is_weight = name in program.initializers and array.ndim > 0
-            is_weight = is_weight and kind is not None and kind.is_floating_point
-            if is_weight or array.size > SMALL:
+            is_data = array.ndim > 0 and kind is not None and kind.is_floating_point
+            if is_data or array.size > SMALL:
+                is_weight = is_data and name in program.initializers
                 program.tensors[name] = self._register(name, array, is_weight)
                 del program.constants[name]
 
@@ -52,7 +53,7 @@ class OnnxModule(Module):
         own = plain
         while hasattr(self, own):
             own = f"{plain}_{len(self._parameters) + len(self._buffers)}"
-        tensor = as_tensor(array)
+        tensor = rl.tensor(array)  # memory of its own: what NumPy shares may change in any call
         if is_weight:
             self.register_parameter(own, Parameter(tensor))
         else:

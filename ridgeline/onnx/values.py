@@ -29,6 +29,13 @@ Floats: TypeAlias = list[float]
 SMALL = 1024
 
 
+# what Python raises for messages that are not what they should be
+DAMAGE = (
+    AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError,
+    ZeroDivisionError,
+)  # fmt: skip
+
+
 class OnnxError(InputFileError):
     """An ONNX file that is damaged, hostile, or asks for what is not offered."""
 

@@ -64,7 +64,7 @@ def test_a_program_runs_with_its_workers_and_lists_what_is_missing(tmp_path: Pat
     )
     listed = run("run", "--check", "train.py", cwd=tmp_path)
     assert listed.returncode == 1
-    assert "train.py:34: torch.onnx.export (models are not exported to ONNX)" in listed.stderr
+    assert "train.py:34: torch.onnx.export (ridgeline.onnx has load and save)" in listed.stderr
     assert "helper.py:3: torch.mull (near: mul" in listed.stderr
     (tmp_path / "helper.py").write_text("def scale(x):\n    return x / 12\n")
     ran = run("run", "train.py", "--lr", "0.1", cwd=tmp_path)

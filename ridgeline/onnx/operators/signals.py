@@ -58,6 +58,8 @@ def _stft(
     if frame_length is None and window is None:
         raise OnnxError("STFT is given neither a window nor a length of frames")
     length: Any = frame_length if window is None or frame_length else window.shape[0]
+    if signal.ndim == 2:  # real, without an axis that says so
+        signal = signal.unsqueeze(-1)
     count = (signal.shape[1] - length) // frame_step + 1
     places = rl.arange(count).unsqueeze(1) * frame_step + rl.arange(length)
     frames = rl.index_select(_work(signal), 1, places.reshape(-1))
