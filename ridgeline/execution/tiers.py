@@ -248,7 +248,7 @@ class Matched:
         order = topological(wanted, has_value)
         graph = wanted  # the same with backward passes written out, where need be
         if waiting and not is_whole(order):
-            graph = written_out(wanted)
+            graph = written_out(wanted, whole=False)
             order = topological(graph, has_value)
         self.wanted, self.graph, self.order = wanted, graph, order
         self.inputs = [node for node in order if node.buffer is not None]

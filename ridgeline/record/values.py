@@ -149,12 +149,11 @@ def nodes_of(source: Handle) -> list[Node]:
     Its value may have been written over where no gradient sees it, and the graph of a node that
     others still read may have been let go: then those others have the node that was there.
     """
-    now = read(source)
-    cell, track = source._resolved()
+    now, track = read(source), source._resolved()[1]
     if track.mode != GRAPH:
         return [now]
-    before = written_over(cell.node)
-    found = [now if before is cell.node else apply_steps(before, source._steps)]
+    # a view of what was written over is another one of the new value, as in torch
+    found = [now if source._steps else written_over(now)]
     if track.rare is not None:
         formers = [node for former in track.rare.formers if (node := former()) is not None]
         found += [apply_steps(written_over(former), source._steps) for former in formers]

@@ -305,6 +305,17 @@ def hooked_afterwards(lib: Any) -> Any:
     return *found, lib.tensor(seen, dtype=lib.float64)
 
 
+def hooked_view_of_what_was_written_over(lib: Any) -> Any:
+    x, seen = leaf(lib, 1, 2), []
+    t = (x * x).sum().reshape(1)
+    before = (t * 2).sum()
+    t.detach().mul_(3)
+    t.sum().item()
+    t.register_hook(lambda gradient: seen.append(gradient.tolist()))
+    (before + (t * x).sum()).backward()
+    return x.grad, lib.tensor(seen, dtype=lib.float64)
+
+
 def with_rules_of_its_own(lib: Any) -> Any:
     class Squared(lib.autograd.Function):  # type: ignore[name-defined, misc]
         @staticmethod
@@ -336,7 +347,7 @@ def twice_through_what_is_left(lib: Any) -> Any:
 PROGRAMS = [
     way_without_values, root_again_for_some, way_not_gone, another_variable_of_that_pass,
     to_what_is_wanted_and_no_further, wanted_elsewhere, written_over_unseen, hooked_afterwards,
-    with_rules_of_its_own, twice_through_what_is_left,
+    hooked_view_of_what_was_written_over, with_rules_of_its_own, twice_through_what_is_left,
     detached_before, linear_twice, linear_below, product_twice, shared_part, shared_part_let_go,
     computed_twice, only_decides, by_some_inputs, by_grad, written_again, written_unseen,
     kept_gradient, hooked, cut_in_place, twice_differentiated, state_goes_on, state_in_lists, gan,

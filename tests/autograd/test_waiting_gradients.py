@@ -76,6 +76,38 @@ def test_a_forward_pass_that_another_thread_computed() -> None:
         np.testing.assert_allclose(one.grad.tolist(), other.grad.tolist(), rtol=1e-6, atol=1e-7)
 
 
+def read_elsewhere(lib: Any, read: bool) -> list[list[float]]:
+    """Gradients of a step after an update that waits, with a loss that another thread reads."""
+    w = lib.tensor([0.5, -0.25, 0.75], dtype=lib.float64, requires_grad=True)
+    found, seen = [], []
+    for step in range(3):
+        hidden = (w * (step + 1)).tanh()
+        loss = (hidden * w).sum() + (w * w).sum()
+        loss.backward()
+        shown = (loss if step % 2 else hidden).detach()
+        if read:
+            reader = threading.Thread(target=lambda: seen.append(shown.tolist()))  # noqa: B023
+            reader.start()
+            reader.join()
+        else:
+            seen.append(shown.tolist())
+        found.append(w.grad.clone())
+        with lib.no_grad():
+            w.sub_(0.1 * w.grad)
+        w.grad = None
+    return [np.ravel(part).tolist() for part in [*seen, *(g.tolist() for g in found), w.tolist()]]
+
+
+@pytest.mark.parametrize("tape", [False, True])
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_a_part_of_a_forward_pass_over_one_that_waits(tier: str, tape: bool) -> None:
+    wanted = read_elsewhere(torch, False)
+    with rl.config.override(tier=tier, tape=tape):
+        for _ in range(3):
+            for ours, theirs in zip(read_elsewhere(rl, True), wanted, strict=True):
+                np.testing.assert_allclose(ours, theirs, 1e-12)
+
+
 def read_by_hooks(lib: Any, step: int) -> list[list[float]]:
     """Gradients that hooks read one by one, with a part of the forward pass held."""
     seen: list[list[float]] = []

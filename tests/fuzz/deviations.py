@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -100,6 +101,14 @@ def _read(given: dict[str, Any]) -> None:
     given["tensor"].tolist()
 
 
+def _read_elsewhere(given: dict[str, Any]) -> None:
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.append(given["tensor"].detach().tolist()))
+    reader.start()
+    reader.join()
+    assert found, "another thread could not read a tensor"
+
+
 def _share(given: dict[str, Any]) -> None:
     given["kept"].append(given["tensor"].detach().numpy())
 
@@ -108,4 +117,4 @@ def _collect(given: dict[str, Any]) -> None:
     gc.collect(0)
 
 
-_ACTS = (_stop, _keep, _keep_view, _read, _share, _collect)
+_ACTS = (_stop, _keep, _keep_view, _read, _read_elsewhere, _share, _collect)

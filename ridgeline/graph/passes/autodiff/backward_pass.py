@@ -88,8 +88,23 @@ def to_write_out() -> bool:
     return bool(waiting or calls)
 
 
-def written_out(roots: Sequence[Node]) -> list[Node]:
-    """The roots with every backward pass as the nodes that the rules give, and calls inlined."""
+def written_out(roots: Sequence[Node], whole: bool = True) -> list[Node]:
+    """The roots with every backward pass as the nodes that the rules give, and calls inlined.
+
+    A pass may stand in the forward pass of another one, such as in new values of parameters. Where
+    nothing of the latter is computed, its rules run over what is written out. Where it is not
+    `whole` values lead on to the nodes that were recorded, so rules run over these, and what is
+    below them is written out after that.
+    """
+    graph = Graph.below(roots, has_value)
+    while True:
+        graph = Graph.below(_once(graph, whole), has_value)
+        if whole or not any(current.op is GRADIENTS for current in graph.order):
+            return list(graph.outputs)
+
+
+def _once(graph: Graph, whole: bool) -> Sequence[Node]:
+    """The outputs of a graph with its passes written out."""
     parts: dict[Node, list[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -101,13 +116,13 @@ def written_out(roots: Sequence[Node]) -> list[Node]:
             return parts[current][0]
         if current.op is not GRADIENTS:
             return None
-        count = current.attrs.outputs
-        made = reverse(inputs[:count], inputs[count : 2 * count], inputs[2 * count :])
+        count, given = current.attrs.outputs, inputs if whole else current.inputs
+        made = reverse(given[:count], given[count : 2 * count], given[2 * count :])
         found = parts[current] = [part for part in made if part is not None]
         assert len(found) == len(made), "every target of a pass that waits has a gradient"
         return found[0]
 
-    return list(Graph.below(roots, has_value).rebuilt(replace).outputs)
+    return graph.rebuilt(replace).outputs
 
 
 def is_whole(order: Sequence[Node]) -> bool:
