@@ -374,7 +374,7 @@ def _general(piece: _Piece, settings: _Settings, graph: Graph) -> Runnable | Non
     found: Runnable | None = piece_came.program()
     if found is not None:
         piece.general[settings] = found
-        _remember(piece, len(graph.order))
+        _remember(piece, 1)  # the program belongs to all of its form, and is kept there
     elif piece_came.again():
         _generalize_beside(piece_came, settings, graph)
     piece.changes = piece_came.form.changes

@@ -116,6 +116,10 @@ def learnt(
             return None
         outputs.append(Output(cell.slot, place, node.types[0], node.origins, kept))
     numbers = {id(found.node): number for number, found in run.outside.items()}
+    for number, found in run.outside.items():  # variables stand in graphs by other nodes
+        details = None if found.variable is None else found.variable.rare
+        if details is not None and details.key is not None:
+            numbers[id(details.key)] = number
     buffers: dict[int, int] = {}
     for number, found in run.outside.items():
         key = id(found.node.buffer)

@@ -20,6 +20,7 @@ is run again, over the memory that the tensors from outside have now.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import copysign
 from types import CodeType, EllipsisType, FrameType, FunctionType
@@ -36,11 +37,13 @@ from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Mark, is_inside, running
 from ridgeline.ops.gather import Question
 from ridgeline.record.cells import Step
+from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from ridgeline.tape.endings import Ending
 
 MOST_REST = 64  # runs that are recorded at once after one that was none of the known
+MOST_TRIED = 8  # calls of one function at a place that are tried one after the other
 MADE, KNOWN, FIRST, BLOCK = range(4)  # where a tensor among arguments comes from
 _PLAIN = (
     bool, int, str, bytes, type(None), EllipsisType, DType, device, type, np.dtype, np.generic,
@@ -182,16 +185,27 @@ class Entry:
 class Place:
     """A place on a tape: the calls that came next, and what a flush computed there."""
 
-    __slots__ = ("__weakref__", "endings", "last", "misses", "next", "rest", "why")
+    __slots__ = (
+        "__weakref__", "endings", "last", "length", "misses", "next", "numbered", "rest", "why",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.next: dict[Any, list[Entry]] = {}
+        self.next: dict[Any, list[Entry]] = {}  # by function, what came last before others
+        self.numbered: dict[Any, list[Entry]] = {}  # by function and numbers among arguments
         self.endings: dict[bytes, Ending] = {}  # by which results are held
         # of the place behind a first call:
         self.last: Ending | None = None  # the flush that came last time
+        self.length = 0  # calls before it
         self.misses = 0  # deferred runs that were none of the known, one after the other
         self.rest = 0  # runs to record before the next one is deferred
         self.why = ""  # the last one was not matched or not learnt
+
+    def keep(self, entry: Entry, numbers: Any) -> None:
+        """A call came that was not known: next time it is the first to be tried."""
+        known = self.next.setdefault(entry.function, [])
+        known.insert(0, entry)
+        del known[MOST_TRIED:]
+        self.numbered.setdefault((entry.function, numbers), []).insert(0, entry)
 
     def missed(self, why: str, times: int = 1) -> None:
         """A deferred run was none of the known: the next ones are recorded at once."""
@@ -215,6 +229,22 @@ def frozen(value: Any) -> Any:
     if kind is list:
         return Many(list, tuple([frozen(part) for part in value]))
     raise NotTaped(f"an argument of type {kind.__name__}")
+
+
+def numbers_in(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The whole numbers among arguments, and lengths of tensors: what varies as a context grows."""
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is int:
+            found.append(value)
+        elif kind is slice:
+            found.append(numbers_in((value.start, value.stop, value.step)))
+        elif kind in (tuple, list):
+            found.append(numbers_in(value))
+        else:
+            found.append(value.shape if isinstance(value, Tensor) else None)
+    return tuple(found)
 
 
 def same(value: Any, kept: Any) -> bool:

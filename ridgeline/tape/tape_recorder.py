@@ -25,6 +25,7 @@ from ridgeline.tape.endings import Ending, learnt
 from ridgeline.tape.entries import (
     BLOCK,
     MADE,
+    MOST_TRIED,
     Entry,
     Gradient,
     Many,
@@ -34,6 +35,7 @@ from ridgeline.tape.entries import (
     Shown,
     Write,
     is_line,
+    numbers_in,
 )
 from ridgeline.tape.learning import (
     accumulates,
@@ -53,7 +55,8 @@ from ridgeline.tensors.tensor import Tensor
 FREE, INSIDE, LOST = range(3)  # between public calls, inside one, and where no tape is kept
 MOST_CALLS = 1 << 12  # of one tape
 MOST_SEEN = 1 << 12  # first calls that are remembered
-MOST_NEXT = 8  # calls that may follow one another, of one function
+MOST_ALIKE = 8  # calls that differ in something else than whole numbers and lengths, at a place
+MOST_NEXT = 512  # all that may come there, of one function
 MOST_ENTRIES = 1 << 14  # of all tapes of a thread
 _new = object.__new__
 _ref = weakref.ref
@@ -151,8 +154,9 @@ class TapeRecorder:
     def _missed(self, run: Run, why: str) -> None:
         """A deferred run is none of those that are known; the next ones are recorded at once."""
         flush_log.unmatched(why)
+        deferred = len(run.log)  # few of them are made again in little time
         run.leave()
-        if run.start is not None:
+        if run.start is not None and 4 * deferred > run.start.after.length:
             run.start.after.missed(why)
 
     def _begun(self) -> Run:
@@ -177,7 +181,22 @@ class TapeRecorder:
         self, run: Run, function: Any, args: tuple[Any, ...], named: Any, frame: FrameType
     ) -> Entry | None:
         """The entry of a call at this place of the tape, if there is one."""
-        for entry in run.at.next.get(function, ()):
+        place = run.at
+        entries: Sequence[Entry] = place.next.get(function, ())
+        found = self._first(run, entries, args, named, frame)
+        if found is None and len(entries) == MOST_TRIED:
+            numbers = numbers_in((*args, *named.values()))
+            found = self._first(
+                run, place.numbered.get((function, numbers), ()), args, named, frame
+            )
+        return found
+
+    def _first(
+        self, run: Run, entries: Sequence[Entry], args: tuple[Any, ...], named: Any,
+        frame: FrameType,
+    ) -> Entry | None:  # fmt: skip
+        """The first of some entries that stands for a call."""
+        for entry in entries:
             if run.trial:
                 run.trial.clear()
             if entry.gradients is not modes.gradients or entry.autocast != modes.autocast:
@@ -304,7 +323,7 @@ class TapeRecorder:
         tensors: list[Tensor] = []
         learning: Entry | None = None
         if entry is None:
-            if len(run.at.next.get(function, ())) >= MOST_NEXT or run.calls > MOST_CALLS:
+            if not self._may_learn(run, function, args, named):
                 self.lose(f"{called(function)} is called in ever other ways")
                 return function(*args, **named)
             try:
@@ -330,7 +349,7 @@ class TapeRecorder:
         if run is not self.run or self._computed:
             if not run.lost and entry is None and learning is not None:
                 learning.breaks, learning.transparent = True, False
-                run.at.next.setdefault(function, []).insert(0, learning)
+                run.at.keep(learning, numbers_in((*args, *named.values())))
             self._restart()
             if self.graph.live():
                 self.lose(f"{called(function)} had values computed")
@@ -340,7 +359,8 @@ class TapeRecorder:
         try:
             if learning is not None:
                 learning.looks = looked_at(run, looks)
-                entry = self._learnt(run, learning, made, tensors, before)
+                numbers = numbers_in((*args, *named.values()))
+                entry = self._learnt(run, learning, made, tensors, before, numbers)
             else:
                 assert entry is not None
                 self._registered(run, entry, made, tensors, before)
@@ -351,6 +371,16 @@ class TapeRecorder:
         run.calls += 1
         run.start = run.start or entry
         return made
+
+    def _may_learn(self, run: Run, function: Any, args: Any, named: Any) -> bool:
+        """True where there is room for one more call at this place of the tape."""
+        if run.calls > MOST_CALLS:
+            return False
+        place = run.at
+        if len(place.next.get(function, ())) < MOST_TRIED:
+            return True
+        alike = place.numbered.get((function, numbers_in((*args, *named.values()))), ())
+        return len(alike) < MOST_ALIKE and len(place.numbered) < MOST_NEXT
 
     def _described(
         self, run: Run, function: Any, args: tuple[Any, ...], named: Any, tensors: list[Tensor],
@@ -368,8 +398,9 @@ class TapeRecorder:
         )  # fmt: skip
 
     def _learnt(
-        self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
-    ) -> Entry:
+        self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any],
+        numbers: Any,
+    ) -> Entry:  # fmt: skip
         """The entry with what came of the call; it is a part of the tape from now on."""
         if not self._recorded and not self._draws and is_transparent(run, made, tensors, before):
             entry.transparent, entry.looks = True, ()
@@ -383,9 +414,9 @@ class TapeRecorder:
             if plain and type(result) is Shown and result.new and not result.steps:
                 entry.single = result if result.track == -1 else None
         entry.count = run.count
-        known = run.at.next.setdefault(entry.function, [])
+        known = run.at.next.get(entry.function, ())
         if not (entry.transparent and any(other.transparent for other in known)):
-            known.insert(0, entry)
+            run.at.keep(entry, numbers)
             self._entries += 1
         return entry
 
@@ -603,6 +634,7 @@ class TapeRecorder:
         if run.start is not None:
             place = run.start.after
             keeps = any(output.kept for output in ending.outputs)
+            place.length = run.calls + len(run.log)
             place.last, place.misses = ending, max(place.misses - 1, 0) if keeps else 0
 
     def _not_learnt(self, run: Run, why: str) -> None:
@@ -613,7 +645,12 @@ class TapeRecorder:
         """Why a flush of a deferred run is none of those that are known."""
         if not run.at.endings:
             return "a flush came where none came before"
-        return "other results are held than before"
+        known = run.at.endings.get(run.held())
+        return (
+            "other results are held than before"
+            if known is None or known.known.ready()
+            else "its program is not compiled yet"
+        )
 
     def _ran(
         self, match: Match, nodes: Mapping[Cell, Node], tracked: Sequence[Node], drawn: Drawn

@@ -136,3 +136,56 @@ def test_a_view_of_an_index_that_is_looked_at() -> None:
         return step
 
     agree(make)
+
+
+def test_contexts_that_grow_are_matched_when_they_come_again() -> None:
+    def make() -> Callable[[int], Any]:
+        cache, weight = rl.zeros(12, 3), data(3, 3)
+
+        def step(number: int) -> Any:
+            at = number % 12
+            row = data(at + 1, 3)[at : at + 1] @ weight
+            cache[at : at + 1] = row
+            seen = cache[: at + 1]
+            return (F.softmax(row @ seen.T, -1) @ seen).tolist()[0]
+
+        return step
+
+    rl.manual_seed(3)
+    step, programs = make(), list[str]()
+    found = []
+    for number in range(48):
+        with rl.record_flushes() as log:
+            found.append(step(number))
+        programs += [flush.program for flush in log.flushes]
+    with config.override(tape=False):
+        step = make()
+        wanted = [step(number) for number in range(48)]
+    assert found == wanted
+    assert set(programs[-12:]) == {"matched"}
+
+
+def test_numbers_that_are_always_new_fill_no_tape() -> None:
+    x = data(4, 3)
+    for number in range(40):
+        with rl.record_flushes() as log:
+            (x * 2.0 + (0.1 + number)).exp().sum().item()
+    (flush,) = log.flushes
+    assert "which was" in flush.unmatched or "ever other ways" in flush.unmatched
+
+
+def test_variables_that_begin_with_the_same_memory() -> None:
+    def make() -> Callable[[int], Any]:
+        norms = [nn.LayerNorm(3) for _ in range(2)]
+        x = data(2, 3)
+
+        def step(number: int) -> Any:
+            with rl.no_grad():
+                if number == 3:
+                    norms[1].weight.mul_(2.0)
+                    norms[1].bias.add_(1.0)
+                return norms[1](norms[0](x) * 3.0).tolist()
+
+        return step
+
+    agree(make)
