@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from ridgeline.torch_backend.capture import CallError, called, capture
+from ridgeline.torch_backend.aliases import WritingGraph, overlapping, spans
+from ridgeline.torch_backend.capture import CallError, CapturedGraph, called, capture
 from ridgeline.torch_backend.forms import UnsupportedTensorError, form_of
 from ridgeline.torch_backend.inference import Inference
 from ridgeline.torch_backend.names import UnmappedError, function_for, method_for, name_of
@@ -58,8 +59,9 @@ class CompiledGraph:
 class GraphPart:
     """A graph, or a piece of one, for one set of sizes; its first call says how it runs."""
 
-    def __init__(self, module: GraphModule, report: GraphReport) -> None:
-        self._module, self._report = module, report
+    def __init__(self, module: GraphModule, report: GraphReport, alone: bool = False) -> None:
+        """`alone` says that all calls overlap in memory as the first one does."""
+        self._module, self._report, self._alone = module, report, alone
         self._run: Runner | None = None
 
     def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
@@ -89,15 +91,32 @@ class GraphPart:
 
     def _compiled(self, args: Sequence[Any]) -> Runner:
         forms = [form_of(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
+        if not all(isinstance(a, int | float | torch.Tensor) for a in args):
+            raise UnsupportedTensorError("an argument is neither a tensor nor a number")
         captured = capture(self._module, args, forms, _tracks(self._module))
-        results = results_of(captured)
-        if any(value.tracked for value in results.values):
-            return Training(captured, results)
-        return Inference(captured, results)
+        written = {n for n, i in enumerate(captured.inputs) if i is not None and i.is_written}
+        if not written:
+            return _program(captured)
+        groups = overlapping(args)
+        shared = [group for group in groups if not written.isdisjoint(place for place, _ in group)]
+        if shared:
+            found = spans(args, shared)
+            captured = capture(self._module, args, forms, _tracks(self._module), found)
+        made = _program(captured)
+        if self._alone:
+            return made
+        return WritingGraph(groups, made, partial(GraphPart, self._module, self._report, True))
 
     def _by_torch(self, reason: str) -> Runner:
         self._report.by_torch += [(called(node), reason) for node in calls(self._module)]
         return partial(_forward, self._module)
+
+
+def _program(captured: CapturedGraph) -> Runner:
+    results = results_of(captured)
+    if any(value.tracked for value in results.values):
+        return Training(captured, results)
+    return Inference(captured, results)
 
 
 def _forward(module: GraphModule, args: Sequence[Any]) -> Sequence[Any]:

@@ -8,7 +8,7 @@ cell it lies.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +24,7 @@ from ridgeline.ops.tracking import tag
 from ridgeline.record.cells import GRAPH, PLAIN, Cell
 from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.torch_backend.aliases import Span
 from ridgeline.torch_backend.forms import TensorForm, dtype_of
 from ridgeline.torch_backend.names import function_for, method_for, name_of
 from ridgeline.tracing.subtrace import Enclosure
@@ -71,6 +72,7 @@ class Input:
     """A tensor that goes in: its memory as a leaf, and the tensor that stands for it."""
 
     form: TensorForm
+    owner: int  # the place of the tensor with which its memory begins
     leaf: Node  # its memory
     variable: Node  # the same, as what derivatives are taken by
     tensor: Tensor
@@ -130,16 +132,28 @@ def called(node: FxNode) -> str:
     return str(node.target) if node.op == "call_module" else name_of(node.target)
 
 
-def capture(module: GraphModule, args: Sequence[Any], forms: Sequence[TensorForm | None],
-            track: bool) -> CapturedGraph:  # fmt: skip
-    """Run a graph on stand-ins for its arguments; with `track` for derivatives too."""
-    frame = GraphFrame()
-    narrow = _autocast()
+def capture(
+    module: GraphModule,
+    args: Sequence[Any],
+    forms: Sequence[TensorForm | None],
+    track: bool,
+    shared: Sequence[Span] = (),
+) -> CapturedGraph:
+    """Run a graph on stand-ins for its arguments; with `track` for derivatives too.
+
+    `shared` is memory that several arguments show.
+    """
+    frame, symbols = GraphFrame(), Symbols()
     # what the graph switches is set back in any case
-    with frame.inside(), Switch(modes, gradients=torch.is_grad_enabled(), autocast=narrow):
-        inputs = [None if form is None else _input(frame, form, track) for form in forms]
+    with frame.inside(), Switch(modes, gradients=torch.is_grad_enabled(), autocast=_autocast()):
+        inputs = [
+            None if form is None else _input(frame, place, form, track)
+            for place, form in enumerate(forms)
+        ]
+        for span in shared:
+            for member, given in zip(span.members, _members(frame, span)):
+                inputs[member.place] = given
         values = [arg if i is None else i.tensor for arg, i in zip(args, inputs)]
-        symbols = Symbols()
         outputs = _Interpreter(module, symbols).run(values)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     return CapturedGraph(frame, inputs, outputs, symbols, placeholders)
@@ -151,14 +165,24 @@ def _autocast() -> Any:
     return (("cpu", dtype_of(torch.get_autocast_dtype("cpu"))),)
 
 
-def _input(frame: GraphFrame, form: TensorForm, track: bool) -> Input:
+def _input(frame: GraphFrame, place: int, form: TensorForm, track: bool) -> Input:
     made = frame.element(TensorType(form.memory_shape, form.dtype))
     variable, mode = made, PLAIN
     if track and form.requires_grad:
         variable, mode = tag(made), GRAPH
     tensor = wrap(variable, mode)
     view = form.view
-    return Input(form, made, variable, tensor if view is None else tensor.permute(view))
+    return Input(form, place, made, variable, tensor if view is None else tensor.permute(view))
+
+
+def _members(frame: GraphFrame, span: Span) -> list[Input]:
+    """Tensors that share memory, as views of one cell."""
+    form = TensorForm(span.dtype, (span.elements,), (0,), requires_grad=False, is_leaf=True)
+    whole = _input(frame, span.members[0].place, form, track=False)
+    return [
+        replace(whole, tensor=whole.tensor.as_strided(m.size, m.stride, m.offset))
+        for m in span.members
+    ]
 
 
 class _Interpreter:

@@ -64,7 +64,7 @@ class Inference:
     """A captured graph that is run without gradients."""
 
     def __init__(self, captured: CapturedGraph, results: Results) -> None:
-        leaves = {i.leaf: place for place, i in enumerate(captured.inputs) if i is not None}
+        leaves = {i.leaf: i.owner for i in captured.inputs if i is not None}
         key = captured.frame.key
         self._forms = [None if i is None else i.form for i in captured.inputs]
         made = compiled([v.stored for v in results.values], captured.frame.own)

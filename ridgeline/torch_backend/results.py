@@ -126,7 +126,7 @@ class _Described:
         recipes = [self._recipe(value, node) for value, node in self._captured.outputs]
         written = []
         for place, given in enumerate(self._captured.inputs):
-            if given is not None and given.is_written and self._places[given.cell][0] == place:
+            if given is not None and given.is_written and given.owner == place:
                 written.append(Written(place, self._after(given)))
         return Results(self._values, recipes, written)
 

@@ -72,7 +72,7 @@ class Training:
         self.values, self.recipes, self.written = results.values, results.recipes, results.written
         self.forms = [None if i is None else i.form for i in captured.inputs]
         self.key = captured.frame.key
-        self.leaves = {i.leaf: place for place, i in enumerate(captured.inputs) if i is not None}
+        self.leaves = {i.leaf: i.owner for i in captured.inputs if i is not None}
         self._tensors = [place for place, form in enumerate(self.forms) if form is not None]
         self._graph = _differentiated(captured, self.values)
         stored = [value.stored for value in self.values]

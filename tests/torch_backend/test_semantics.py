@@ -255,3 +255,34 @@ def test_programs_use_as_many_threads_as_torch(monkeypatch: pytest.MonkeyPatch) 
     finally:
         torch.set_num_threads(before)
     assert seen == [1]
+
+
+def test_inputs_that_overlap_see_what_is_written_to_others() -> None:
+    def write(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        x.add_(1)
+        y.mul_(2)
+        return (x + y + z).sum()
+
+    compiled = torch.compile(write, backend="ridgeline")
+
+    def parts(base: Tensor, apart: bool) -> list[Tensor]:
+        other = base.clone() if apart else base
+        return [base[:4], other[2:6], other[::2][:4]]
+
+    for apart in (False, True, False):
+        own, plain = torch.arange(9.0), torch.arange(9.0)
+        got, want = compiled(*parts(own, apart)), write(*parts(plain, apart))
+        assert_close(got, want)
+        assert_close(own, plain)
+    assert torch_backend.by_torch() == {}
+
+
+def test_a_tensor_given_twice_is_one_memory() -> None:
+    def write(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return y * 2
+
+    x = torch.ones(3)
+    assert_close(torch.compile(write, backend="ridgeline")(x, x), torch.full((3,), 4.0))
+    x = torch.ones(3)
+    assert_close(torch.compile(write, backend="ridgeline")(x, x.view(3)), torch.full((3,), 4.0))
