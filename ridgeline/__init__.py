@@ -147,6 +147,7 @@ _HOMES = {
     "ridgeline.nn.swapped": "embedding",
     "ridgeline.serialization": "load save",
     "ridgeline.tensors.sparse": "sparse_coo_tensor sparse_csr_tensor spmm",
+    "ridgeline.torch_backend.exported": "from_torch_export",
     "ridgeline.settings": "can_cast get_default_device get_deterministic_debug_mode "
     "get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled "
     "is_deterministic_algorithms_warn_only_enabled "
@@ -212,6 +213,7 @@ if TYPE_CHECKING:
     from ridgeline.deploy.load import load_program as load_program
     from ridgeline.kernel import loops as loops
     from ridgeline.tensors.public import *
+    from ridgeline.torch_backend.exported import from_torch_export as from_torch_export
 
 
 _unknown = module_paths.unknown(__name__)

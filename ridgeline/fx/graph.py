@@ -6,7 +6,7 @@ import builtins
 import keyword
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ridgeline.atomic import Switch
@@ -251,10 +251,18 @@ def _named(value: Any, names: dict[str, Any]) -> str:
     return name
 
 
+def _path(steps: Sequence[str]) -> str:
+    """Modules one in the other, as Python; those of a list are numbers."""
+    return "".join(f".{s}" if s.isidentifier() else f'.get_submodule("{s}")' for s in steps)
+
+
 def _call(node: Node, names: dict[str, Any]) -> str:
     args = [_text(arg, names) for arg in node.args]
     if node.op == "get_attr":
-        return f"self.{node.target}"
+        *above, last = str(node.target).split(".")
+        if last.isidentifier():
+            return f"self{_path(above)}.{last}"
+        return f"getattr(self{_path(above)}, {last!r})"
     if node.target in _SIGNS and len(args) == 2:
         return f"{args[0]} {_SIGNS[node.target]} {args[1]}"
     if node.target is operator.getitem:
@@ -263,9 +271,7 @@ def _call(node: Node, names: dict[str, Any]) -> str:
         return f"{args[0]}.{node.args[1]}"
     given = ", ".join([*args, *(f"{k}={_text(v, names)}" for k, v in node.kwargs.items())])
     if node.op == "call_module":
-        steps = str(node.target).split(".")
-        path = "".join(f".{s}" if s.isidentifier() else f'.get_submodule("{s}")' for s in steps)
-        return f"self{path}({given})"
+        return f"self{_path(str(node.target).split('.'))}({given})"
     if node.op == "call_method":
         rest = ", ".join([*args[1:], *(f"{k}={_text(v, names)}" for k, v in node.kwargs.items())])
         return f"{args[0]}.{node.target}({rest})"

@@ -13,7 +13,7 @@ from ridgeline.torch_backend.forms import UnsupportedTensorError, dtype_of
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SharingTensor:
     """A tensor in memory that it shares with others."""
 
     place: int
@@ -23,12 +23,12 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SharedMemory:
     """Memory that several tensors of a call show; the first of them begins where it does."""
 
     dtype: DType
     elements: int
-    members: tuple[Member, ...]
+    members: tuple[SharingTensor, ...]
 
 
 Groups = tuple[tuple[tuple[int, int], ...], ...]  # places, and bytes from where the first begins
@@ -58,7 +58,7 @@ def _extent(tensor: torch.Tensor) -> int:
     return 1 + sum((int(n) - 1) * int(by) for n, by in zip(tensor.shape, tensor.stride()))
 
 
-def spans(args: Sequence[Any], groups: Sequence[Sequence[tuple[int, int]]]) -> list[Span]:
+def spans(args: Sequence[Any], groups: Sequence[Sequence[tuple[int, int]]]) -> list[SharedMemory]:
     """The memory of tensors that overlap, where it has one element type."""
     made = []
     for group in groups:
@@ -71,11 +71,11 @@ def spans(args: Sequence[Any], groups: Sequence[Sequence[tuple[int, int]]]) -> l
         if any(tensor.requires_grad for tensor in tensors):
             raise UnsupportedTensorError("inputs that require gradients share written memory")
         members = tuple(
-            Member(place, offset // size, tuple(t.shape), tuple(t.stride()))
+            SharingTensor(place, offset // size, tuple(t.shape), tuple(t.stride()))
             for (place, offset), t in zip(group, tensors)
         )
         elements = max(m.offset + _extent(t) for m, t in zip(members, tensors))
-        made.append(Span(dtype_of(tensors[0].dtype), elements, members))
+        made.append(SharedMemory(dtype_of(tensors[0].dtype), elements, members))
     return made
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import GraphModule, Node as FxNode
 
-import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.atomic import Switch
 from ridgeline.graph.node import Node, TensorType, leaf
@@ -24,9 +23,10 @@ from ridgeline.ops.tracking import tag
 from ridgeline.record.cells import GRAPH, PLAIN, Cell
 from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.torch_backend.aliases import Span
+from ridgeline.torch_backend.aliases import SharedMemory
 from ridgeline.torch_backend.forms import TensorForm, dtype_of
 from ridgeline.torch_backend.names import function_for, method_for, name_of
+from ridgeline.torch_backend.translation import translated
 from ridgeline.tracing.subtrace import Enclosure
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def capture(
     args: Sequence[Any],
     forms: Sequence[TensorForm | None],
     track: bool,
-    shared: Sequence[Span] = (),
+    shared: Sequence[SharedMemory] = (),
 ) -> CapturedGraph:
     """Run a graph on stand-ins for its arguments; with `track` for derivatives too.
 
@@ -175,7 +175,7 @@ def _input(frame: GraphFrame, place: int, form: TensorForm, track: bool) -> Inpu
     return Input(form, place, made, variable, tensor if view is None else tensor.permute(view))
 
 
-def _members(frame: GraphFrame, span: Span) -> list[Input]:
+def _members(frame: GraphFrame, span: SharedMemory) -> list[Input]:
     """Tensors that share memory, as views of one cell."""
     form = TensorForm(span.dtype, (span.elements,), (0,), requires_grad=False, is_leaf=True)
     whole = _input(frame, span.members[0].place, form, track=False)
@@ -232,6 +232,7 @@ class _Interpreter:
         raise NotImplementedError("a module inside a graph")
 
     def _attribute(self, node: FxNode) -> Any:
+        """A body: tensors among attributes are arguments by now."""
         value: Any = self._module
         for part in str(node.target).split("."):
             value = getattr(value, part)
@@ -284,19 +285,6 @@ class _Interpreter:
 
 def _theirs(dtype: dtypes.DType) -> Any:
     return getattr(torch, dtype.name.removesuffix("_"), None)
-
-
-def translated(value: Any) -> Any:
-    """A constant of torch's as one of ours: element types, devices, layouts of memory."""
-    if isinstance(value, torch.dtype):
-        return dtype_of(value)
-    if isinstance(value, torch.device):
-        return rl.device(str(value))
-    if isinstance(value, torch.memory_format | torch.layout):
-        return getattr(rl, str(value).removeprefix("torch."))
-    if isinstance(value, torch.Tensor | torch.Generator):
-        raise NotImplementedError(f"a {type(value).__name__} in a graph")
-    return value
 
 
 def _first_line(error: Exception) -> str:

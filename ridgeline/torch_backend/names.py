@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 import ridgeline as rl
-from ridgeline.torch_backend.special import ATEN, SPECIAL
+from ridgeline.torch_backend.aten import ATEN, HIGHER_ORDER
+from ridgeline.torch_backend.special import SPECIAL
 
 # where torch keeps functions, what their names begin with there, and where they are here
 _HOMES = (
@@ -79,7 +80,7 @@ def name_of(target: Any) -> str:
 def function_for(target: Any) -> Callable[..., Any]:
     """Our function for one of torch's, or an error that names it."""
     name = name_of(target)
-    special = SPECIAL.get(name)
+    special = SPECIAL.get(name) or HIGHER_ORDER.get(name)
     if special is not None:
         return special
     if isinstance(target, torch._ops.OpOverload):

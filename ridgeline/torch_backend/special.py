@@ -8,6 +8,7 @@ from typing import Any
 
 import ridgeline as rl
 from ridgeline.record.modes import modes
+from ridgeline.torch_backend.aten import seen_as
 
 F = rl.nn.functional
 
@@ -35,7 +36,7 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
 
 
 def _checkpoint(body: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    return rl.checkpoint(body, *args, use_reentrant=False)
+    return rl.checkpoint(body, *args)
 
 
 def _wrapped(body: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -90,6 +91,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "torch.amp.autocast_mode._enter_autocast": _enter_autocast,
     "torch.amp.autocast_mode._exit_autocast": _exit_autocast,
     "torch._transformer_encoder_layer_fwd": _encoder_layer,
+    "Tensor.view": seen_as,
     "torch._assert_async": _nothing,
     "torch._check": _nothing,
     "torch.sym_sum": sum,
@@ -99,12 +101,10 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "torch.sym_max": max,
     "torch.sym_min": min,
     "prims.fma.default": _fma,
-    "torch._ops.tag_activation_checkpoint": _checkpoint,
-    "torch._ops.wrap": _wrapped,
-    "torch._ops.cond": _cond,
+    "torch.ops.higher_order.tag_activation_checkpoint": _checkpoint,
+    "torch.ops.higher_order.wrap": _wrapped,
+    "torch.ops.higher_order.cond": _cond,
 }
-# operators of torch's registry, with or without an overload
-ATEN: dict[str, Callable[..., Any]] = {}
 # calls that change how later ones are made, and nothing else
 MODES = frozenset((
     "torch._C._set_grad_enabled", "torch._set_grad_enabled",

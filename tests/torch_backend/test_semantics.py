@@ -286,3 +286,31 @@ def test_a_tensor_given_twice_is_one_memory() -> None:
     assert_close(torch.compile(write, backend="ridgeline")(x, x), torch.full((3,), 4.0))
     x = torch.ones(3)
     assert_close(torch.compile(write, backend="ridgeline")(x, x.view(3)), torch.full((3,), 4.0))
+
+
+def test_checkpoints_are_computed_again() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    def again(x: Tensor, w: Tensor) -> Tensor:
+        return checkpoint(lambda t: (t @ w).tanh() @ w, x, use_reentrant=False).sum()
+
+    found = []
+    for function in (torch.compile(again, backend="ridgeline"), again):
+        x, w = torch.ones(2, 3, requires_grad=True), torch.eye(3).mul(0.5).requires_grad_()
+        value = function(x, w)
+        value.backward()
+        found.append((value.detach(), x.grad, w.grad))
+    for one, two in zip(*found):
+        assert_close(one, two)
+    assert torch_backend.by_torch() == {}
+
+
+def test_a_branch_on_a_value_is_compiled() -> None:
+    def branch(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda t: t.sin(), lambda t: t - 1, (x,))
+
+    compiled = torch.compile(branch, backend="ridgeline")
+    for sign in (1.0, -1.0):
+        x = torch.ones(3) * sign
+        assert_close(compiled(x), branch(x))
+    assert torch_backend.by_torch() == {}
