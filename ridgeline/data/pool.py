@@ -33,7 +33,8 @@ from ridgeline.weak import WeakSet
 
 STARTING = 120.0  # seconds a worker has to start
 GRACE = 2.0  # seconds a worker has to end by itself
-_PRELOAD = ["ridgeline.data.worker"]  # imported once, in the server that workers are forked from
+# imported once, in the server that workers are forked from
+_PRELOAD = ["ridgeline.data.worker", "ridgeline.data.unguarded"]
 
 
 class WorkerError(RidgelineError):

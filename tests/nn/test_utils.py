@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import ridgeline as rl
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError, ShapeError
@@ -129,3 +130,27 @@ def test_dropout(layer: nn.Module, shape: tuple[int, ...]) -> None:
         assert changed.any() and abs(out.std() - x.std()) < 0.03
     layer.eval()
     assert np.array_equal(as_array(layer(tensor(x))), x)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("dropout2d", (400, 50)), ("dropout2d", (40, 10, 5)), ("dropout2d", (9, 10, 2, 2, 2)),
+        ("dropout3d", (400, 50)), ("dropout3d", (40, 10, 5)), ("dropout1d", (400, 50)),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_channels_of_other_numbers_of_axes_are_torchs(name: str, shape: tuple[int, ...]) -> None:
+    """Which elements share their fate: all of a channel, wherever torch says channels are."""
+
+    def shared(lib: Any) -> list[bool]:
+        dropped = getattr(lib.nn.functional, name)(lib.ones(*shape), 0.5) == 0
+        found = []
+        for axis in range(len(shape)):
+            first = dropped.narrow(axis, 0, 1)
+            found.append(bool((dropped == first).all()))
+        return found
+
+    manual_seed(0)
+    torch.manual_seed(0)
+    assert shared(rl) == shared(torch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import add, choose, ge, mul
 from ridgeline.functions.random import rand
@@ -21,16 +23,26 @@ def _kept(shape: tuple[Size, ...], p: float) -> Node:
 
 def _dropout(input: Node, p: float = 0.5, training: bool = True, *, spatial: int) -> Node:
     """Whole channels set to zero, each of {axes}."""
-    lead = len(input.shape) - spatial
-    if lead not in (1, 2):
-        raise ShapeError(
-            f"expected {spatial + 1} or {spatial + 2} axes, got shape {list(input.shape)}"
-        )
+    lead = _channel_axes(input.shape, spatial)
     if not training or p == 0:
         return input
     factor = 0.0 if p == 1 else 1 / (1 - p)
-    kept = _kept((*input.shape[:lead], *(1,) * spatial), p)
+    kept = _kept((*input.shape[:lead], *(1,) * (len(input.shape) - lead)), p)
     return choose(kept, mul(input, factor), 0.0)
+
+
+def _channel_axes(shape: tuple[Size, ...], spatial: int) -> int:
+    """How many first axes tell channels apart: two with a batch; for images always.
+
+    Programs call dropout2d after their last linear layer, too: then elements are dropped.
+    """
+    axes = len(shape)
+    if (spatial == 1 and axes not in (2, 3)) or axes < 2:
+        raise ShapeError(f"expected {spatial + 1} or {spatial + 2} axes, got shape {list(shape)}")
+    if axes not in (spatial + 1, spatial + 2):
+        wanted = f"{spatial + 2} axes, or {spatial + 1} without a batch"
+        warnings.warn(f"dropout{spatial}d is for {wanted}, not for {axes}", stacklevel=2)
+    return 2 if spatial == 2 or axes == spatial + 2 else 1
 
 
 along_axes("dropout{}d", _dropout, namespace="nn.functional", shares=True)
