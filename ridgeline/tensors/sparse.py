@@ -168,6 +168,9 @@ class SparseTensor:
         scale: SparseTensor = self * (1 / other)
         return scale
 
+    def __pos__(self) -> SparseTensor:
+        return self
+
     def __neg__(self) -> SparseTensor:
         return self * -1
 
