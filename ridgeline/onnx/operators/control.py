@@ -22,6 +22,7 @@ from ridgeline.onnx.values import (
 from ridgeline.tensors.tensor import Tensor
 
 MOST_TURNS = 10_000_000
+MOST_WRITTEN_OUT = 16  # turns of a scan; more are a loop of the program
 
 
 def _is_open(value: Value) -> bool:
@@ -91,6 +92,26 @@ def _while(m: Value, cond: Value, carried: tuple[Value, ...], body: Any) -> tupl
     return tuple(found[2:])
 
 
+def _turns(states: list[Value], rows: list[Tensor], body: Any) -> tuple[list[Value], list[Tensor]]:
+    """The last states, and what all turns gave: written out where there are few."""
+    count = len(states)
+    if rows[0].shape[0] > MOST_WRITTEN_OUT:
+
+        def step(carried: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> Any:
+            found = tuple(map(as_tensor, body(*carried, *given)))
+            return found[:count], found[count:]
+
+        last, gathered = rl.scan(step, tuple(map(as_tensor, states)), tuple(rows))
+        return list(last), list(gathered)
+    results: list[list[Value]] = [[] for _ in range(len(body.program.outputs) - count)]
+    for turn in range(int(rows[0].shape[0])):
+        found = body(*states, *(row[turn] for row in rows))
+        states = found[:count]
+        for held, value in zip(results, found[count:]):
+            held.append(value)
+    return states, [as_tensor(_stacked(held)) for held in results]
+
+
 def _scan(
     *given: Value, body: Any, num_scan_inputs: int, scan_input_axes: Ints | None = None,
     scan_input_directions: Ints | None = None, scan_output_axes: Ints | None = None,
@@ -105,17 +126,12 @@ def _scan(
     for x, axis, back in zip(inputs, axes, backwards):
         moved = rl.movedim(x, axis, 0)
         rows.append(rl.flip(moved, (0,)) if back else moved)
-    results: list[list[Value]] = [[] for _ in range(len(body.program.outputs) - count)]
-    for turn in range(int(rows[0].shape[0])):
-        found = body(*states, *(row[turn] for row in rows))
-        states = found[:count]
-        for held, value in zip(results, found[count:]):
-            held.append(value)
+    states, results = _turns(states, rows, body)
     out_axes = scan_output_axes or [0] * len(results)
     out_back = scan_output_directions or [0] * len(results)
     gathered = []
     for held, axis, back in zip(results, out_axes, out_back):
-        whole = as_tensor(_stacked(held[::-1] if back else held))
+        whole = rl.flip(held, (0,)) if back else held
         gathered.append(rl.movedim(whole, 0, axis))
     return (*states, *gathered)
 

@@ -86,7 +86,8 @@ def _dequantize(
     return (wide.to(work) * scale).to(result)
 
 
-def _dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A tensor in 8 bits, with the scale and the zero point that fit its values."""
     low = rl.clamp(rl.amin(x), max=0.0)
     high = rl.clamp(rl.amax(x), min=0.0)
     scale = (high - low) / 255
@@ -174,7 +175,7 @@ def _qlinear_conv(
 ROWS: tuple[OperatorRow, ...] = (
     OperatorRow("QuantizeLinear", _quantize),
     OperatorRow("DequantizeLinear", _dequantize),
-    OperatorRow("DynamicQuantizeLinear", _dynamic_quantize),
+    OperatorRow("DynamicQuantizeLinear", dynamic_quantize),
     OperatorRow("MatMulInteger", _matmul_integer),
     OperatorRow("ConvInteger", _conv_integer),
     OperatorRow("QLinearMatMul", _qlinear_matmul),

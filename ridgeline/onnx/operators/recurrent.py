@@ -8,6 +8,7 @@ from typing import Any
 
 import ridgeline as rl
 from ridgeline.nn import functional as F
+from ridgeline.onnx.operators.quantized import dynamic_quantize
 from ridgeline.onnx.rows import OperatorRow
 from ridgeline.onnx.values import Floats, OnnxError
 from ridgeline.tensors.tensor import Tensor
@@ -83,7 +84,8 @@ def _gru_step(states: Any, gates: Tensor, r: Tensor, bias: Any, fs: Any, options
 
 def _lstm_step(states: Any, gates: Tensor, r: Tensor, bias: Any, fs: Any, options: Any) -> Any:
     h, c = states
-    i, o, f, g = rl.chunk(gates + h @ r.T + bias[1], 4, -1)
+    product = h @ r.T if options["product"] is None else options["product"][1](h)
+    i, o, f, g = rl.chunk(gates + product + bias[1], 4, -1)
     peephole = options["p"]
     if peephole is None:
         i, f = fs[0](i), fs[0](f)
@@ -115,7 +117,8 @@ def _one_direction(
     states: tuple[Tensor, ...], lengths: Tensor | None, fs: list[Activation], options: Any,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
     """All hidden states of a direction, and the last of each state."""
-    gates = x @ w.T + bias[0]
+    product = options.get("product")
+    gates = (x @ w.T if product is None else product[0](x)) + bias[0]
     steps = rl.arange(x.shape[0])
 
     def step(carried: tuple[Tensor, ...], given: Any) -> Any:
@@ -158,7 +161,12 @@ def _layer(
         fs = _activations(names[first : first + count], alphas, betas, clip)
         given = _reversed(x, lengths) if backwards else x
         p = options.get("p")
-        own = {**options, "p": None if p is None else p[number]}
+        products = options.get("products")
+        own = {
+            **options,
+            "p": None if p is None else p[number],
+            "product": None if products is None else products[number],
+        }
         found, last = _one_direction(
             cell, given, w[number], r[number], bias, states, lengths, fs, own
         )
@@ -215,8 +223,47 @@ def _lstm(
                   activation_alpha, activation_beta, clip, layout, options)  # fmt: skip
 
 
+def _quantized_product(values: Tensor, scale: Tensor, zero: Tensor) -> Callable[[Tensor], Tensor]:
+    """A product with a matrix of small integers, by operands that are rounded to 8 bits too."""
+    matrix = values.to(rl.int32) - zero.to(rl.int32)
+
+    def product(x: Tensor) -> Tensor:
+        small, step, offset = dynamic_quantize(x)
+        whole = rl.matmul(small.to(rl.int32) - offset.to(rl.int32), matrix)
+        return whole.to(x.dtype) * (step * scale)
+
+    return product
+
+
+def _quantized_lstm(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, sequence_lens: Tensor | None = None,
+    initial_h: Tensor | None = None, initial_c: Tensor | None = None, p: Tensor | None = None,
+    w_scale: Tensor | None = None, w_zero_point: Tensor | None = None,
+    r_scale: Tensor | None = None, r_zero_point: Tensor | None = None,
+    activation_alpha: Floats | None = None, activation_beta: Floats | None = None,
+    activations: list[str] | None = None, clip: float | None = None, direction: str = "forward",
+    hidden_size: int = 0, input_forget: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """ONNX Runtime's LSTM with weights of 8 bits, which lie input first."""
+    if w_scale is None or w_zero_point is None or r_scale is None or r_zero_point is None:
+        raise OnnxError("DynamicQuantizeLSTM is given no scales")
+    products = [
+        (
+            _quantized_product(w[number], w_scale[number], w_zero_point[number]),
+            _quantized_product(r[number], r_scale[number], r_zero_point[number]),
+        )
+        for number in range(int(w.shape[0]))
+    ]
+    names = activations or ["Sigmoid", "Tanh", "Tanh"] * _count(direction)
+    options = {"input_forget": input_forget, "p": p, "products": products}
+    states = [initial_h, initial_c]
+    return _layer("LSTM", x, w, r.transpose(1, 2), b, sequence_lens, states, direction, names,
+                  activation_alpha, activation_beta, clip, 0, options)  # fmt: skip
+
+
 ROWS: tuple[OperatorRow, ...] = (
     OperatorRow("RNN", _rnn),
     OperatorRow("GRU", _gru),
     OperatorRow("LSTM", _lstm),
+    OperatorRow("DynamicQuantizeLSTM", _quantized_lstm, domain="com.microsoft"),
 )

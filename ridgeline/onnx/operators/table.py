@@ -8,6 +8,7 @@ from ridgeline.onnx.operators import (
     control,
     convolutions,
     encoders,
+    estimators,
     images,
     linear,
     math,
@@ -28,7 +29,7 @@ from ridgeline.onnx.operators import (
 from ridgeline.onnx.rows import OperatorRow
 
 _FAMILIES = (
-    control, convolutions, encoders, images, linear, math, normalization,
+    control, convolutions, encoders, estimators, images, linear, math, normalization,
     pooling, quantized, random, recurrent, reductions, scattering, sequences, shapes, signals,
     strings, training, trees,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from ridgeline import dtypes
 from ridgeline.graph.body import Body
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.passes.legalize.decompose import erase, spell
-from ridgeline.onnx.writing.emitter import Emitter, onnx_type
+from ridgeline.onnx.writing.emitter import Emitter, OnnxExportError, onnx_type
 from ridgeline.ops.control.loop import LoopAttrs
 from ridgeline.ops.sort import SORT
 
@@ -62,11 +62,14 @@ def write_iterations(emitter: Emitter, node: Node, given: list[str], write: Writ
         inputs.append(_info(inner.fresh("turn"), TensorType((), dtypes.int64)))
     results = _inside(inner, attrs.body, [*own, *given[last:]], write)
     body = _graph(inner, inputs, results, attrs.body.types)
-    back = int(attrs.reverse)
+    backwards = {}
+    if attrs.reverse:
+        backwards = {"scan_input_directions": [1] * len(scanned)}
+        if len(results) > first:
+            backwards["scan_output_directions"] = [1] * (len(results) - first)
     names = emitter.add_all(
         "Scan", [*given[:first], *scanned], len(results), body=body,
-        num_scan_inputs=len(scanned), scan_input_directions=[back] * len(scanned),
-        scan_output_directions=[back] * (len(results) - first),
+        num_scan_inputs=len(scanned), **backwards,
     )  # fmt: skip
     emitter.several[node] = names
     return names[0]
@@ -111,3 +114,27 @@ def write_repeated(emitter: Emitter, node: Node, given: list[str], write: Write)
     names = emitter.add_all("Loop", [most, start, *given[:count]], count, body=body)
     emitter.several[node] = names
     return names[0]
+
+
+def write_running(emitter: Emitter, node: Node, given: str) -> str:
+    """A running product, maximum or minimum along an axis as Scan."""
+    attrs, kind = node.attrs, node.types[0]
+    ops = {"prod": "Mul", "max": "Max", "min": "Min"}
+    if attrs.monoid not in ops:
+        raise OnnxExportError(f"a running {attrs.monoid} has no form in ONNX")
+    rest = TensorType((*kind.shape[: attrs.axis], *kind.shape[attrs.axis + 1 :]), kind.dtype)
+    # from the first element, which joined with itself stays; a product starts from one
+    place = emitter.constant(-1 if attrs.reverse else 0, np.int64)
+    start = emitter.add("Gather", [given, place], axis=attrs.axis)
+    if attrs.monoid == "prod":
+        one = emitter.constant(1, kind.dtype.numpy)
+        start = emitter.add("Expand", [one, emitter.add("Shape", [start])])
+    inner = Emitter(emitter.opset, emitter)
+    state, element = inner.fresh("state"), inner.fresh("slice")
+    joined = inner.add(ops[attrs.monoid], [state, element])
+    body = _graph(inner, [_info(state, rest), _info(element, rest)], [joined, joined], [rest, rest])
+    back = int(attrs.reverse)
+    return emitter.add_all(
+        "Scan", [start, given], 2, body=body, num_scan_inputs=1, scan_input_axes=[attrs.axis],
+        scan_output_axes=[attrs.axis], scan_input_directions=[back], scan_output_directions=[back],
+    )[1]  # fmt: skip

@@ -10,7 +10,12 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import Size
-from ridgeline.onnx.writing.bodies import write_branches, write_iterations, write_repeated
+from ridgeline.onnx.writing.bodies import (
+    write_branches,
+    write_iterations,
+    write_repeated,
+    write_running,
+)
 from ridgeline.onnx.writing.contractions import write_contraction
 from ridgeline.onnx.writing.emitter import Emitter, OnnxExportError
 from ridgeline.onnx.writing.pointwise import where_made, write_scalar
@@ -241,9 +246,13 @@ def _scatter(emitter: Emitter, node: Node, given: list[str]) -> str:
 
 def _scan(emitter: Emitter, node: Node, given: list[str]) -> str:
     if node.attrs.monoid != "sum":
-        raise OnnxExportError(f"a running {node.attrs.monoid} has no form in ONNX")
+        return write_running(emitter, node, given[0])
     axis = emitter.constant(node.attrs.axis, np.int64)
     return emitter.add("CumSum", [given[0], axis], reverse=int(node.attrs.reverse))
+
+
+def _determinant(emitter: Emitter, node: Node, given: list[str]) -> str:
+    return emitter.add("Det", given)
 
 
 def _sort(emitter: Emitter, node: Node, given: list[str]) -> str:
@@ -273,7 +282,7 @@ _RULES: dict[str, Rule] = {
     "pad": _pad, "concat": _concat, "reduce": _reduce, "arg_reduce": _arg_reduce,
     "contract": _contract, "cast": _cast, "constant": _constant, "extent": _extent, "iota": _iota,
     "gather": _gather, "scatter": _scatter, "scan": _scan, "sort": _sort,
-    "loop": _loop, "cond": _cond, "while_loop": _while,
+    "determinant": _determinant, "loop": _loop, "cond": _cond, "while_loop": _while,
 }  # fmt: skip
 for _same in ("checked", "stop_gradient", "variable", "tag", "alias", "narrowed", "replaced"):
     _RULES[_same] = lambda emitter, node, given: given[0]

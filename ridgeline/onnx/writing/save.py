@@ -35,9 +35,9 @@ from ridgeline.onnx.writing.rules import write
 from ridgeline.ops.sort import SORT
 from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.capture import ArgumentInput
+from ridgeline.tracing.capture import ArgumentInput, SizesNeeded
 from ridgeline.tracing.recording import Recording
-from ridgeline.tracing.side_effects import live_buffer
+from ridgeline.tracing.side_effects import Fresh, Given, live_buffer
 
 LOWEST, HIGHEST = 18, 23
 Axes = Mapping[str, Mapping[int, str]]
@@ -58,7 +58,13 @@ def save(
     ]
     jitted = rl.jit(function, dynamic=axes or False)
     with rl.no_grad():
-        recording, leaves = recorded(jitted, args, kwargs)
+        try:
+            recording, leaves = recorded(jitted, args, kwargs)
+        except SizesNeeded:
+            raise OnnxExportError(
+                "sizes of results follow from values, which has no form here",
+                help="choose with where(), or take what picks by values out of the function",
+            ) from None
         made = contents(recording, leaves, getattr(function, "forward", function))
         made.name = re.sub(r"\W+", "_", recording.name)
         for place, name in enumerate(own):
@@ -102,16 +108,22 @@ def _model(
     for info in made.inputs:
         shape = [dimension(size, named_sizes) for size in info.type.shape]
         inputs.append(helper.make_tensor_value_info(info.name, onnx_type(info.type.dtype), shape))
-    outputs = []
-    for number, node in enumerate(graph.outputs):
-        for place in made.returned.get(number, []):
-            info = made.outputs[place]
-            # an operator of its own: an input or a weight may be returned, or one value twice
-            emitter.nodes.append(helper.make_node("Identity", [emitter.name(node)], [info.name]))
-            shape = [dimension(size, named_sizes) for size in info.type.shape]
-            outputs.append(
-                helper.make_tensor_value_info(info.name, onnx_type(info.type.dtype), shape)
-            )
+    outputs: list[Any] = []
+    for spec in recording.returns:
+        if isinstance(spec, Fresh):
+            result, kind = emitter.name(graph.outputs[spec.output]), spec.type
+        elif isinstance(spec, Given) and spec.argument is not None:
+            info = made.inputs[made.input_of[spec.argument]]
+            result, kind = info.name, info.type
+        else:
+            continue
+        # made by a node of its own: an input or a weight may be returned, or one value twice
+        name = f"output_{len(outputs)}"
+        emitter.nodes.append(helper.make_node("Identity", [result], [name]))
+        shape = [dimension(size, named_sizes) for size in kind.shape]
+        outputs.append(helper.make_tensor_value_info(name, onnx_type(kind.dtype), shape))
+    if not outputs:
+        raise OnnxExportError(f"{recording.name} returns no tensor")
     _prune(emitter, [value.name for value in outputs])
     body = helper.make_graph(emitter.nodes, made.name, inputs, outputs, emitter.initializers)
     proto = helper.make_model(
@@ -163,11 +175,8 @@ def _compare(
     wanted: list[Any] = []
     flatten(function(*args, **kwargs), wanted)
     found = module.run([each for each in given if isinstance(each, Tensor)])
-    seen: list[Any] = []
-    for value in wanted:
-        if isinstance(value, Tensor) and not any(value is each for each in seen):
-            seen.append(value)
-    for number, (value, other) in enumerate(zip(seen, found)):
+    tensors = [value for value in wanted if isinstance(value, Tensor)]
+    for number, (value, other) in enumerate(zip(tensors, found, strict=True)):
         expected = value.detach().numpy()
         actual = other.numpy() if isinstance(other, Tensor) else np.asarray(other)
         if not _close(expected, actual):
