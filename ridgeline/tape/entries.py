@@ -98,6 +98,7 @@ class Shown:
     track: int  # -1: the cell, -2: a new one, else that of a tensor of the call by its place
     steps: tuple[Step, ...]
     marks: tuple[Mark, ...]
+    types: tuple[TensorType, ...]  # the type, as a cell without a node has it
 
 
 Result: TypeAlias = Any  # Same, Shown, Many, or a constant
@@ -273,16 +274,20 @@ def _all_same(values: Any, kept: Any) -> bool:
 def is_line(entry: Entry, frame: FrameType) -> bool:
     """True where the code that makes a call is the code that made it before."""
     code, mark = frame.f_code, entry.mark
-    if entry.caller[0] is not code or entry.caller[1] != frame.f_lasti:
+    caller, instruction = entry.caller
+    if caller is not code or instruction != frame.f_lasti:
         return False
     if mark is None:
         return True
-    if running.module_path != mark[2]:
+    users, line, path = mark
+    if running.module_path != path:
         return False
     above: FrameType | None = frame
     while above is not None:
         code = above.f_code
+        if code is users:
+            return bool(above.f_lasti == line)
         if not is_inside(code.co_filename):
-            return code is mark[0] and above.f_lasti == mark[1]
+            return False
         above = above.f_back
     return False

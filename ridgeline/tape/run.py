@@ -321,7 +321,7 @@ class Run:
         seen = made._seen
         return Shown(
             number, new, cell.node.types[0], made._type, cell.mode if new else track.mode, followed,
-            made._steps, () if seen is None else seen[2],
+            made._steps, () if seen is None else seen[2], (cell.node.types[0],),
         )  # fmt: skip
 
     def adopt(self, cell: Cell, number: int = -1) -> int:

@@ -196,10 +196,11 @@ class TapeRecorder:
         frame: FrameType,
     ) -> Entry | None:  # fmt: skip
         """The first of some entries that stands for a call."""
+        gradients, autocast = modes.gradients, modes.autocast
         for entry in entries:
             if run.trial:
                 run.trial.clear()
-            if entry.gradients is not modes.gradients or entry.autocast != modes.autocast:
+            if entry.gradients is not gradients or entry.autocast != autocast:
                 continue
             if entry.transparent:
                 if all(map(is_settled, args)) and all(map(is_settled, named.values())):
@@ -207,10 +208,23 @@ class TapeRecorder:
                 continue
             values = (*args, *named.values()) if named else args
             kept = entry.args
-            if len(values) != len(kept) or tuple(named) != entry.names:
+            if len(values) != len(kept) or (tuple(named) if named else ()) != entry.names:
                 continue
             for value, wanted in zip(values, kept):
-                if value is not wanted and not run.fits(value, wanted):
+                if value is wanted:
+                    continue
+                if type(wanted) is Ref and wanted.kind == MADE:
+                    # most operands are: what `run.fits` says of them, without its calls
+                    if not isinstance(value, Tensor):
+                        break
+                    cell, track = value._cell, value._track
+                    if cell.run is not run or cell.slot != wanted.number:
+                        break
+                    if track.mode != wanted.mode or (track is cell) is not wanted.own:
+                        break
+                    if value._steps is not wanted.steps and value._steps != wanted.steps:
+                        break
+                elif not run.fits(value, wanted):
                     break
             else:
                 if entry.grads and not accumulates(run, entry):
@@ -233,19 +247,25 @@ class TapeRecorder:
         if modes.capture is not None or modes.eager or modes.on_read or modes.anomaly is not None:
             return MISS
         entry = self._known(run, function, args, named, frame)
-        if entry is None or entry.breaks or (defaults.dtype, defaults.device) != run.defaults:
+        if entry is None or entry.breaks:
+            return MISS
+        dtype, device = run.defaults
+        if defaults.dtype is not dtype or defaults.device != device:
             return MISS
         if entry.transparent:
             return entry
         shown = entry.single
         if shown is not None:
             cell = _new(Cell)
-            cell.run, cell.slot, cell.types = run, shown.number, (shown.type,)
+            cell.run, cell.slot, cell.types = run, shown.number, shown.types
             cell.version, cell.mode, cell.rare, cell.capture = 0, shown.mode, None, None
             made = _new(Tensor)
             made._cell = made._track = cell
             made._steps, made._seen, made._extra = (), None, None
-            run.take_over(entry.count)
+            if run.trial:
+                run.take_over(entry.count)
+            else:
+                run.count = entry.count
             run.made[shown.number] = _ref(cell)
             run.log.append((entry, ()))
             run.at = entry.after

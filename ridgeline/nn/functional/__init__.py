@@ -88,7 +88,10 @@ def _in_place(name: str) -> Callable[..., Tensor]:
 def __getattr__(name: str) -> Callable[..., Tensor]:
     if name.endswith("_") and name[:-1] in PLACES:
         return _in_place(name[:-1])
-    return _find(name) if name in NAMES else _unknown(name)
+    if name not in NAMES:
+        return _unknown(name)
+    found = globals()[name] = _find(name)  # the next one who asks finds it there
+    return found
 
 
 def __dir__() -> list[str]:
