@@ -246,8 +246,9 @@ class Run:
         known = self.numbers.get(id(node if block else cell), number)
         if known != number:
             return False  # it is in the tape's hands already, in another part
-        if number in self.outside:
-            return self.outside[number].node is node
+        bound = self.trial.get(number) or self.outside.get(number)
+        if bound is not None:  # a block that the call, or one before it, has already
+            return bound.node is node
         for other, found in self.trial.items():
             if other != number and (found.node is node or (found.cell is cell and not block)):
                 return False

@@ -115,13 +115,14 @@ class _Loop:
 
 
 def _value(found: Any) -> Any:
-    return np.array(found.detach().numpy()) if isinstance(found, rl.Tensor) else found
+    return np.array(found.detach().tolist()) if isinstance(found, rl.Tensor) else found
 
 
 def _difference(found: Sequence[Any], wanted: Sequence[Any]) -> str:
     for place, (a, b) in enumerate(zip(found, wanted, strict=True)):
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            if a.shape != b.shape or not np.allclose(a, b, rtol=_NEAR, atol=_NEAR, equal_nan=True):
+            same = a.shape == b.shape and a.dtype == b.dtype
+            if not same or not np.allclose(a, b, rtol=_NEAR, atol=_NEAR, equal_nan=True):
                 return f"value {place}: {a} instead of {b}"
         elif a is not b and a != b:
             return f"value {place}: {a} instead of {b}"
@@ -200,12 +201,99 @@ def _interrupted(seed: int, program: Training) -> None:
     _compare(program, deviate=False)
 
 
+def _modes(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    w.grad = None
+    with rl.no_grad() if step == _LATE else rl.enable_grad():
+        made = (rows[0] * w).exp()
+    if made.requires_grad:
+        made.sum().backward()
+    return [made.requires_grad, made.detach(), w.grad]
+
+
+def _views(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    parts = (rows[:4] * 2.0).chunk(2)  # the same calls, and other views of what they gave
+    return [parts[step == _LATE].exp()]
+
+
+def _turned(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    square = rows[:3]
+    return [(square, square.t())[step == _LATE].exp() * 2.0]
+
+
+def _lengths(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    return [rows[: 4 - (step == _LATE)].exp() * 2.0]
+
+
+def _twice(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    one, other = rows[step], rows[step + 1]
+    return [one * (other, one)[step == _LATE], (one + other) * (one, other)[step == _LATE + 1]]
+
+
+def _held(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    made = rows[0] * 2.0
+    if step == _LATE:
+        held.append(made)
+    made = made.exp()
+    if step != _LATE:
+        held.append(made)
+    found = (made + 1.0).sum()
+    del made
+    return [found, *held]
+
+
+def _values(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    with rl.no_grad():
+        w.mul_(1.0 + 0.5 * (step % 2))
+        found = w * rows[step] + rl.tensor([0.5 * step])
+        kind = rl.float64 if step != _LATE else rl.float32
+        return [found, rl.ones(3, dtype=kind) * rl.tensor([step, 1, 2], dtype=kind)]
+
+
+def _numbers(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    late = step == _LATE
+    whole = rl.tensor([1, 2, step]) * (2 if late else 2.0)
+    return [whole + 1, rows[0] / (-0.0 if step == _LATE + 1 else 0.0)]
+
+
+def _graphs(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    w.grad = None
+    made = (rows[0] * w).exp()
+    seen = made.sum().item()
+    if step == _LATE:
+        made.sum().backward()
+    return [np.array(seen), made.requires_grad, w.grad]
+
+
+_LATE = 6  # the step in which a facet of the calls is another
+_FACETS = (_modes, _views, _turned, _lengths, _twice, _held, _values, _numbers, _graphs)
+
+
+def _facets() -> None:
+    """Steps that differ from those before in one facet of a call alone."""
+    for facet in _FACETS:
+        found: list[list[Any]] = []
+        for tape in (True, False):
+            w = rl.tensor([0.5, -1.0, 2.0], dtype=rl.float64).requires_grad_()
+            rows = rl.arange(36.0, dtype=rl.float64).reshape(12, 3) / 8
+            held: list[rl.Tensor] = []
+            left: list[Any] = []
+            with config.override(tape=tape):
+                for step in range(9):
+                    held.clear()
+                    left += map(_value, facet(step, w, rows, held))
+            found.append(left)
+        said = _difference(*found)
+        assert not said, f"{facet.__name__}: {said}"
+
+
 def trial(seed: int) -> None:
     """Raise where a loop leaves behind something else with tapes than without."""
     with warnings.catch_warnings(), interpreted_programs():
         warnings.simplefilter("ignore")
         kind = seed % 8
-        if kind == 6:
+        if kind == 5:
+            _facets()
+        elif kind == 6:
             _in_threads([_program(seed * 8 + each) for each in range(3)])
         elif kind == 7:
             _interrupted(seed, _program(seed))
@@ -225,6 +313,22 @@ ATTACK = Attack(
               "Earnest._take_in", "Cell(outside.node,", "Cell(outside.cell.node,"),
         Fault("a number is the same whatever its value", "tape.entries", "same",
               "return bool(value == kept) and (value != 0", "return True and (value != 0"),
+        Fault("modes are no part of a match", "tape.tape_recorder", "TapeRecorder._first",
+              "entry.gradients is not gradients or", "False or"),
+        Fault("all views of a result are the same", "tape.tape_recorder", "TapeRecorder._first",
+              "value._steps is not wanted.steps and", "False and"),
+        Fault("all views of memory are the same", "tape.run", "Run._tried",
+              "(steps is not kept.steps and steps != kept.steps)", "False"),
+        Fault("blocks of memory fit whatever their lengths", "tape.run", "Run._tried",
+              "if kind is not kept.type and kind != kept.type:", "if False:"),
+        Fault("another block of memory is taken for one that is known", "tape.run", "Run._tried",
+              "return bound.node is node", "return True"),
+        Fault("results are held whether they are or not", "tape.run", "Run.held",
+              "reference() is not None for", "True for"),
+        Fault("a number is the same whatever its type", "tape.entries", "same",
+              "if kind is not type(kept):", "if False:"),
+        Fault("a graph is let go at a flush", "tape.endings", "learnt",
+              "kept = cell.mode == GRAPH and not _is_let_go(cell)", "kept = False"),
         Fault("a gradient is added to none", "tape.learning", "accumulates",
               "if grad is not None:", "if False:"),
     ),

@@ -138,6 +138,19 @@ def test_a_view_of_an_index_that_is_looked_at() -> None:
     agree(make)
 
 
+def test_two_parts_of_memory_and_twice_the_same() -> None:
+    def make() -> Callable[[int], Any]:
+        rows = data(12, 3)
+
+        def step(number: int) -> Any:
+            one, other = rows[number], rows[number + 1]
+            return (one * (one if number == 3 else other)).tolist()
+
+        return step
+
+    agree(make)
+
+
 def test_contexts_that_grow_are_matched_when_they_come_again() -> None:
     def make() -> Callable[[int], Any]:
         cache, weight = rl.zeros(12, 3), data(3, 3)
