@@ -33,7 +33,7 @@ _INSIDE = {
     "optim": "adadelta adagrad adamax adamw asgd nadam radam rmsprop rprop",
     "amp": "autocast_mode grad_scaler",
     "amp.cuda": "autocast_mode grad_scaler common",
-    "fx": "proxy",
+    "fx": "proxy subgraph_rewriter",
     "nn.parallel": "data_parallel distributed",
     "utils.tensorboard": "writer",
 }

@@ -9,6 +9,7 @@ from ridgeline.fx.graph import Graph
 from ridgeline.fx.graph_module import GraphModule
 from ridgeline.fx.interpreter import Interpreter, Transformer
 from ridgeline.fx.node import Node, map_arg
+from ridgeline.fx.patterns import replace_pattern
 from ridgeline.fx.tracer import (
     GraphAppendingTracer,
     Proxy,
@@ -21,6 +22,6 @@ from ridgeline.module_paths import unknown as _unknown
 
 __all__ = [
     "Graph", "GraphAppendingTracer", "GraphModule", "Interpreter", "Node", "Proxy", "TraceError",
-    "Tracer", "Transformer", "map_arg", "symbolic_trace", "wrap",
+    "Tracer", "Transformer", "map_arg", "replace_pattern", "symbolic_trace", "wrap",
 ]  # fmt: skip
 __getattr__ = _unknown(__name__)

@@ -156,3 +156,48 @@ def test_tracers_of_ones_own_and_what_cannot_be_traced() -> None:
     with pytest.raises(rl.RidgelineError, match="is read by"):
         dead.graph.erase_node(next(iter(dead.graph.nodes)))
     assert rl.nn.Linear(2, 2)(rl.ones(1, 2)).shape == (1, 2)  # calls are as they were
+
+
+class Sums(rl.nn.Module):
+    """Two places where a sum is halved, one of them read in between."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        first = (x + y) / 2
+        second = (first + x) / 2
+        total = x + first
+        return second * (total / 2) + total.relu()
+
+
+def test_patterns_are_replaced() -> None:
+    """As in torch: every closed match, chains of them too, and nothing that is read elsewhere."""
+
+    class Theirs(torch.nn.Module):
+        forward = Sums.forward
+
+    x, y = np.array([1.0, -2.0]), np.array([0.5, 4.0])
+
+    def ours_of(lib: Any, module: Any) -> tuple[int, list[str], np.ndarray]:
+        traced = lib.fx.symbolic_trace(module)
+        made = lib.fx.replace_pattern(
+            traced, lambda a, b: (a + b) / 2, lambda a, b: lib.add(a, b).mul(0.25)
+        )
+        traced.graph.lint()
+        calls = [str(node.op) for node in traced.graph.nodes]
+        return len(made), sorted(calls), traced(lib.tensor(x), lib.tensor(y)).numpy()
+
+    ours, theirs = ours_of(rl, Sums()), ours_of(torch, Theirs())
+    assert ours[:2] == theirs[:2] and ours[0] == 2
+    np.testing.assert_allclose(ours[2], theirs[2])
+
+
+def test_patterns_with_literals_modules_and_several_uses() -> None:
+    traced = rl.fx.symbolic_trace(lambda x: (x + 1).relu() + (x + 2).relu())
+    assert len(rl.fx.replace_pattern(traced, lambda x: (x + 2).relu(), lambda x: x * 3)) == 1
+    assert traced(rl.tensor([-5.0, 1.0])).tolist() == [-15.0, 5.0]
+    same = rl.fx.symbolic_trace(lambda x, y: x * x + x * y)
+    assert len(rl.fx.replace_pattern(same, lambda a: a * a, lambda a: a**2)) == 1
+    assert same(rl.tensor(3.0), rl.tensor(2.0)).item() == 15.0
+    with pytest.raises(rl.RidgelineError, match="takes 1 arguments and its replacement 2"):
+        rl.fx.replace_pattern(
+            rl.fx.symbolic_trace(lambda x: x.relu()), lambda x: x.relu(), lambda x, y: x + y
+        )
