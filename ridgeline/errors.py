@@ -166,3 +166,13 @@ class OutOfMemoryError(RidgelineError, MemoryError):
     """A device has no memory left for a value."""
 
     code = "RL0108"
+
+
+class MemoryBudgetError(OutOfMemoryError):
+    """A call that cannot be made within the budget that `jit(memory=)` sets."""
+
+    code = "RL0110"
+
+    def __init__(self, message: str, *, smallest: int = 0, note: str = "", help: str = "") -> None:
+        super().__init__(message, note=note, help=help)
+        self.smallest = smallest  # the bytes of the smallest budget that fits; 0: there is none

@@ -60,6 +60,7 @@ LAYERS = (
 LATE = (
     "llvmlite",  # when the first program is compiled that no cache holds
     "cuda.bindings", "ridgeline.codegen.cuda", "ridgeline.runtime.cuda",  # where there is a GPU
+    "ridgeline.compiler.budget",  # for `jit(memory=)`
     "ridgeline.compiler.explain", "ridgeline.compiler.show",  # for who wants to read programs
     "ridgeline.tracing.bisect",  # for who seeks a fault
     "ridgeline.tracing.profiles",  # for who measures

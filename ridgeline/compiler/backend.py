@@ -212,6 +212,14 @@ class Backend(ABC):
         """Why a kernel that could be one should be several; empty where it should not."""
         return ""
 
+    def block_bytes(self, nbytes: int, exact: bool) -> int:
+        """What memory of so many bytes takes of the device; `exact` as in layouts."""
+        return nbytes
+
+    def workspace(self, layout: Layout) -> int:
+        """Bytes that the calls of a layout need for themselves, besides its arena."""
+        return 0
+
     def horizontal_fusion(self) -> HorizontalFusion | None:
         """How kernels are started as one, where that is worth it."""
         return None

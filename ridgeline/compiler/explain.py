@@ -110,13 +110,11 @@ def kernel_rows(program: Program) -> list[KernelRow]:
     """The counts of every kernel of a program, in execution order; those of bodies come last."""
     stages = program.stages
     rows = [kernel_row(k, stages.sizes) for k in stages.kernels]
-    rows += [
-        _computed_row(group.apart) for group in stages.library_calls if group.apart is not None
-    ]
+    rows += [library_row(group.apart) for group in stages.library_calls if group.apart is not None]
     return rows + [row for node in stages.inner for row in inner_rows(stages, node)]
 
 
-def _computed_row(node: Node) -> KernelRow:
+def library_row(node: Node) -> KernelRow:
     """The work of a library call; of what a causal mask hides, none."""
     if node.op is CONVOLVE:
         pairs = node.attrs.products
@@ -188,7 +186,7 @@ def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
     for group in stages.library_calls:
         assert group.apart is not None
         yield ""
-        row = _computed_row(group.apart)
+        row = library_row(group.apart)
         yield f"{row.name}   {quantity(row.flops, 'FLOP')}, {quantity(row.nbytes, 'B')}"
         yield from (f"  from {line}" for line in row.lines)
     for group in stages.fusion.groups:

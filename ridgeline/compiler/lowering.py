@@ -40,6 +40,7 @@ from ridgeline.ops.contract import PRODUCTS
 Slots = tuple[tuple[int, int], ...]
 _NO_STEPS: list[ScheduleStep] = []
 LEAST_OVERLAID = 64 << 20  # bytes that are worth a kernel whose loads and stores keep their order
+LEAST_TIGHT = 1 << 16  # the same where memory counts more than time
 _MOST_OVERLAID = 8  # kernels that are changed
 
 
@@ -138,11 +139,13 @@ def join_launches(stages: Stages, setting: Compilation) -> Stages:
 
 def reuse_memory(stages: Stages, setting: Compilation) -> Stages:
     """Let values take the memory of what their kernel reads last, where most memory is in use."""
-    if all(nbytes(value) < LEAST_OVERLAID for g in stages.groups for value in g.values):
+    least = LEAST_TIGHT if stages.tight else LEAST_OVERLAID
+    if all(nbytes(value) < least for g in stages.groups for value in g.values):
         return stages
     kernels = list(stages.kernels)
     fixed = {*stages.results, *stages.graph.inputs}
-    over = overlay(stages.fusion.groups, stages.joined, kernels, fixed)
+    most = len(kernels) if stages.tight else _MOST_OVERLAID
+    over = overlay(stages.fusion.groups, stages.joined, kernels, fixed, least, most)
     return replace(stages, kernels=tuple(kernels), over=over)
 
 
@@ -242,15 +245,18 @@ def overlay(
     joined: Sequence[Sequence[int]],
     kernels: list[CompiledKernel],
     fixed: Collection[Node],
+    least: int = LEAST_OVERLAID,
+    most: int = _MOST_OVERLAID,
 ) -> dict[Node, Node]:
     """For some values the one whose memory they take; their kernels are replaced in the list.
 
     Values that are `fixed` have memory of their own. Kernels that are `joined` stay as they are.
+    Values of at least so many bytes are looked at, and so many kernels changed at most.
     """
     number_of = {id(compiled.group): number for number, compiled in enumerate(kernels)}
     over: dict[Node, Node] = {}
     seen = {step for members in joined for step in members}
-    while len(over) < _MOST_OVERLAID:
+    while len(over) < most:
         lives = {
             v: life for v, life in live_ranges(groups, joined, {}, over).items() if v not in fixed
         }
@@ -260,10 +266,7 @@ def overlay(
             break
         seen.add(step)
         compiled = kernels[number]
-        pairs = _pairs(compiled.group, lives, step)
-        if not pairs:
-            break
-        kernel, found = in_place(compiled.kernel, pairs)
+        kernel, found = in_place(compiled.kernel, _pairs(compiled, lives, step, least))
         if not found:
             break
         kernel = named(replace(kernel, name=compiled.group.name))
@@ -289,9 +292,11 @@ def _fullest(lives: Mapping[Node, LiveRange]) -> int | None:
     return step
 
 
-def _pairs(group: FusionGroup, lives: Mapping[Node, LiveRange], step: int) -> dict[int, int]:
+def _pairs(
+    compiled: CompiledKernel, lives: Mapping[Node, LiveRange], step: int, least: int
+) -> dict[int, int]:
     """Slots (written: read) of a kernel that would be one memory."""
-    slots, reads = group.loops.slots, group.loops.reads
+    slots, reads = compiled.group.loops.slots, compiled.group.loops.reads
     ending = [
         number for number, value in enumerate(slots[:reads])
         if value in lives and lives[value].last == step and _has_known_size(value)
@@ -299,13 +304,19 @@ def _pairs(group: FusionGroup, lives: Mapping[Node, LiveRange], step: int) -> di
     found: dict[int, int] = {}
     for number, value in enumerate(slots[reads:], reads):
         life = lives.get(value)
-        if life is None or life.nbytes < LEAST_OVERLAID or not _has_known_size(value):
+        if life is None or life.nbytes < least or not _has_known_size(value):
             continue
-        same = [r for r in ending if lives[slots[r]].nbytes == life.nbytes]
-        if same:
-            found[number] = same[0]
-            ending.remove(same[0])
+        for source in ending:
+            if lives[slots[source]].nbytes == life.nbytes and may_share(compiled, number, source):
+                found[number] = source
+                ending.remove(source)
+                break
     return found
+
+
+def may_share(compiled: CompiledKernel, written: int, read: int) -> bool:
+    """True where a kernel may write one slot over another that it reads."""
+    return bool(in_place(compiled.kernel, {written: read})[1])
 
 
 def _has_known_size(value: Node) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from types import MappingProxyType
@@ -97,6 +97,7 @@ class Layout:
     in_place: tuple[tuple[int, int], ...] = ()  # buffers made that may be an input's memory
     reusable: tuple[int, ...] = ()  # buffers made that may be other memory that a run is given
     check: int = -1  # before this call the flag is looked at, as long as nothing is overwritten
+    exact: bool = False  # memory is taken in blocks of its own size: a budget is kept
 
     @property
     def slots(self) -> int:
@@ -126,6 +127,61 @@ class Layout:
             elif isinstance(call, BodyCall):
                 for part in call.bodies():
                     yield from part.symbols()
+
+
+Block = Callable[[int, bool], int]  # what memory of so many bytes takes; exact or by size class
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBytes:
+    """The bytes that a call of a program holds, in blocks of its device.
+
+    Results that lie over the inputs they replace are no memory of their own.
+    """
+
+    arguments: int
+    results: int
+    temporaries: int
+    block: Block
+    workspace: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.arguments + self.results + self.temporaries
+
+    def least(self, alive: int) -> int:
+        """The same for a program with so many bytes of temporaries alive at once."""
+        return self.arguments + self.results + self.block(alive + self.workspace, True)
+
+
+def held_by(layout: Layout, inputs: Sequence[int], block: Block, workspace: int) -> HeldBytes:
+    """What a call holds, by the bytes of its inputs and of what kernels need for themselves."""
+    first = layout.inputs + len(layout.sizes)
+    results = {slot - first for slot in layout.returns if slot >= first}
+    over = {number for number, _ in layout.in_place}
+    copied = [layout.results[place] for place in layout.not_their_own()]
+    again = [inputs[slot] if slot < first else layout.made[slot - first] for slot in copied]
+    exact = layout.exact
+    made = [
+        (n in results, block(size, exact)) for n, size in enumerate(layout.made) if n not in over
+    ]
+    arena = block(layout.arena_bytes + workspace, exact)
+    return HeldBytes(
+        sum(block(size, False) for size in inputs),
+        sum(size for result, size in made if result) + sum(block(size, exact) for size in again),
+        sum(size for result, size in made if not result) + arena,
+        block,
+        workspace,
+    )
+
+
+def bytes_text(nbytes: int) -> str:
+    """A number of bytes as a budget is written, never less than it is."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= size:
+            return f"{-(-nbytes * 100 // size) / 100:.2f} {unit}"
+    return f"{nbytes} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +217,8 @@ def lay_out(
         slot_of.setdefault(node, number)
     slot_of.update({name: len(inputs) + i for i, name in enumerate(sizes)})
     inner = _bodies(stages, target) if stages.inner else {}
-    written = live_ranges(stages.fusion.groups, stages.joined, sizes, stages.over)
-    lives: dict[Node | Scratch, LiveRange] = dict(written.items())
+    between = live_ranges(stages.fusion.groups, stages.joined, sizes, stages.over)
+    lives: dict[Node | Scratch, LiveRange] = dict(between.items())
     for held in inner.values():
         for piece in held.scratch:
             lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
@@ -236,7 +292,7 @@ def _late(stages: Stages, library_calls: Sequence[int]) -> set[Node]:
         value
         for step, group in enumerate(stages.fusion.groups)
         if step > last
-        for value in _stored(group)
+        for value in written(group)
         if value in stages.in_place or value in replacing.others
     }
 
@@ -263,7 +319,7 @@ def bytes_at(value: Node, sizes: Mapping[str, int]) -> int:
 def grows_with_sizes(stages: Stages) -> bool:
     """True where larger sizes never mean less memory for a value, and no call of NumPy is made."""
     groups = stages.fusion.groups
-    values = {*stages.results, *(value for group in groups for value in _stored(group))}
+    values = {*stages.results, *(value for group in groups for value in written(group))}
     grow = all(never_shrinks(size) for value in values for size in value.shape)
     return grow and not any(_on_host(group, stages) for group in groups)
 
@@ -274,7 +330,8 @@ def _on_host(group: FusionGroup, stages: Stages) -> bool:
     return node is not None and node not in stages.inner and group.views is None
 
 
-def _stored(group: FusionGroup) -> tuple[Node, ...]:
+def written(group: FusionGroup) -> tuple[Node, ...]:
+    """The values that a kernel or a call writes to memory."""
     return group.values if group.apart is not None else group.loops.slots[group.loops.reads :]
 
 
@@ -293,8 +350,10 @@ def _calls(
         if group.apart is not None:
             node = group.apart
             read = sources(node, stages.graph, group.views)
-            given = tuple(slot_of[source] for source in read)
-            outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
+            now = group.shown
+            given = tuple(slot_of[now.get(source, source)] for source in read)
+            made = [proj(node, i) for i in range(len(node.types))]
+            outputs = tuple(slot_of.get(now.get(value, value), -1) for value in made)
             if step in inner:
                 yield step, inner[step].call(position[node], given, outputs, slot_of)
             elif group.views is not None:
@@ -350,7 +409,7 @@ def live_ranges(
     for step, group in enumerate(groups):
         members = together.get(step, (step,))
         begin, end = members[0], members[-1]
-        for value in _stored(group):
+        for value in written(group):
             memory = lowest(value, over)
             first.setdefault(memory, begin)
             last[memory] = end

@@ -122,6 +122,7 @@ class Compilation:
     ahead: bool = False
     own: bool = False
     left_out: Set[str] = frozenset()  # passes that `config.passes_until` leaves out
+    budget: int = 0  # bytes that a call may hold; 0: any number
 
     @cached_property
     def libraries(self) -> Libraries:

@@ -16,17 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from ridgeline.compiler import lowering
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.hoisting import hoist, steady_nodes
+from ridgeline.compiler.memory_plan import HeldBytes, Layout, held_by, lay_out
 from ridgeline.compiler.passes import Compilation, Observer, Pass, Recorded, run_passes
 from ridgeline.compiler.stages import Stages
 from ridgeline.compiler.weight_packing import multiply_less, pack_weights
 from ridgeline.config import ConfigError, config
 from ridgeline.graph.body import Body, bodies, body, in_bodies
-from ridgeline.graph.graph import Graph, substitute
+from ridgeline.graph.graph import Graph, nbytes, substitute
 from ridgeline.graph.node import LEAF, leaf
 from ridgeline.graph.passes.canonicalize.dead_control_flow import CONTROL_FLOW, prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
@@ -200,6 +202,9 @@ LOWER: tuple[Lower, ...] = (
          lowering.schedule, otherwise=lowering.leave_unscheduled, when=_for_jit),
     Pass("lower_bodies", "bodies of control flow that runs natively go through these passes too",
          lambda stages, to: _with_bodies(stages, to), required=True),
+    Pass("fit_memory", "kernels run again for late readers, until a call keeps its budget",
+         lambda stages, to: _within_budget(stages, to), required=True,
+         when=attrgetter("budget")),
     Pass("join_launches", "kernels that wait for none of each other are started as one",
          lowering.join_launches, when=_joins_launches),
     Pass("reuse_memory", "where most memory is in use, values take that of what they are made of",
@@ -293,7 +298,7 @@ def _prepared_body(part: Body) -> Body:
 
 def _with_bodies(stages: Stages, to: Compilation) -> Stages:
     """Control flow that needs no Python while it runs, with the kernels of its bodies."""
-    inside = replace(to, pairs=(), checked=False, ahead=False)
+    inside = replace(to, pairs=(), checked=False, ahead=False, budget=0)
 
     def lowered(part: Body) -> Stages:
         return lower(optimize(part.graph, inside), inside)
@@ -305,6 +310,26 @@ def _with_bodies(stages: Stages, to: Compilation) -> Stages:
     flows = [flow for flow in alone if native.runs(flow)]
     inner = {flow: tuple(map(lowered, bodies(flow))) for flow in flows}
     return replace(stages, inner=inner) if inner else stages
+
+
+def planned(stages: Stages, to: Compilation) -> HeldBytes:
+    """The bytes that a call holds once the last passes went over a program."""
+    names = [each.name for each in LOWER]
+    rest = LOWER[names.index("fit_memory") + 1 :]
+    done = run_passes(rest, stages, to, to.left_out)
+    return held(replace(lay_out(done, to.target), exact=True), done.graph, to.target)
+
+
+def held(layout: Layout, graph: Graph, target: Backend) -> HeldBytes:
+    """The bytes that a call of a program holds."""
+    inputs = list(map(nbytes, graph.inputs))
+    return held_by(layout, inputs, target.block_bytes, target.workspace(layout))
+
+
+def _within_budget(stages: Stages, to: Compilation) -> Stages:
+    from ridgeline.compiler.budget.fit import fit  # for `jit(memory=)`
+
+    return fit(stages, to, lambda made: planned(made, to))
 
 
 def _with_kept(run: Any, graph: Graph, how: Recorded) -> Graph:

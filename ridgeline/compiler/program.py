@@ -12,9 +12,17 @@ from ridgeline.collector import paused
 from ridgeline.compiler.backend import Backend, LoadedProgram, NumpyCalls, PausedRun
 from ridgeline.compiler.background import background
 from ridgeline.compiler.kernel_profile import Profile
-from ridgeline.compiler.memory_plan import Layout, from_text, lay_out, to_text
+from ridgeline.compiler.memory_plan import HeldBytes, Layout, from_text, lay_out, to_text
 from ridgeline.compiler.passes import Compilation, Observer
-from ridgeline.compiler.pipeline import CHECK, check, compilation, lower, optimize, write_out
+from ridgeline.compiler.pipeline import (
+    CHECK,
+    check,
+    compilation,
+    held,
+    lower,
+    optimize,
+    write_out,
+)
 from ridgeline.compiler.stages import Stages
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import Node
@@ -55,6 +63,11 @@ class Program:
         slots = layout.reusable if replaced < 0 else ()
         allowed = number in slots or (number, replaced) in layout.in_place
         return number if allowed else None
+
+    @property
+    def held(self) -> HeldBytes:
+        """The bytes that a call holds."""
+        return held(self.layout, self.graph, self.backend)
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once and give the seconds of every kernel and library call, in order."""
@@ -108,13 +121,15 @@ _lock = threading.Lock()  # over these tables
 _compiling = threading.RLock()
 
 
-def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Program:
+def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: int = 0) -> Program:
     """The program for a graph on one device; compiled once per structure, settings and machine.
 
     `pairs` are numbers of outputs that replace inputs (or -1: other memory that a run is given).
+    A call holds no more bytes than the `budget`, where there is one.
     """
-    to = compilation(graph, pairs=tuple(pairs), ahead=True)
-    key = Structure((structure(graph), to.target.key(), to.pairs, *sorted(to.left_out)))
+    to = compilation(graph, pairs=tuple(pairs), ahead=True, budget=budget)
+    kept = (f"within {budget}",) if budget else ()
+    key = Structure((structure(graph), to.target.key(), to.pairs, *sorted(to.left_out), *kept))
     program = _known(key)
     if program is None:
         with background.needed(), _compiling:
@@ -165,7 +180,7 @@ def machine_form(key: Structure, graph: Graph, to: Compilation) -> MachineForm:
         layout = from_text(head, target.launch_types)
     else:
         stages = lower(optimize(graph, to), to)
-        layout = replace(lay_out(stages, target), checked=checked)
+        layout = replace(lay_out(stages, target), checked=checked, exact=to.budget > 0)
         own = list(stages.all_kernels())
         code = target.compile(own, stages.library_calls, stages.together, stages.begun)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)

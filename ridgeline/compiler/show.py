@@ -28,12 +28,23 @@ def show(state: State, *, origins: bool = False) -> str:
     if isinstance(state, Graph):
         return _graph_text(state, origins)
     if state.kernels or state.inner:
-        lines = [print_kernel(compiled.kernel) for compiled in state.all_kernels()]
+        lines = list(_kernels_text(state))
     elif state.groups:
         lines = list(map(_group_text, state.groups))
     else:
         lines = list(_values_text(state, origins))
     return "\n".join([*lines, *_memory_text(state)])
+
+
+def _kernels_text(stages: Stages) -> Iterable[str]:
+    """The loops of every kernel once; where one runs again, first their order."""
+    own = {compiled.group.results: compiled.kernel for compiled in stages.kernels}
+    if len(own) < len(stages.kernels):
+        yield "order: " + ", ".join(compiled.kernel.name for compiled in stages.kernels)
+    yield from map(print_kernel, own.values())
+    for parts in stages.inner.values():
+        for part in parts:
+            yield from _kernels_text(part)
 
 
 def _graph_text(graph: Graph, origins: bool) -> str:

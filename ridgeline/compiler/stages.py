@@ -46,6 +46,7 @@ class Stages:
     joined: tuple[tuple[int, ...], ...] = ()  # places of groups that are started as one
     over: Mapping[Node, Node] = field(default_factory=dict)  # temporaries over others' memory
     begun: Mapping[str, Any] = field(default_factory=dict)  # code that is being compiled
+    tight: bool = False  # memory counts more than time: a budget would not be kept otherwise
 
     @property
     def results(self) -> tuple[Node, ...]:

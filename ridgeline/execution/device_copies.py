@@ -44,7 +44,9 @@ class Brought:
     that went to another device and back.
     """
 
-    def __init__(self, graph: Graph, part: Part, pairs: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, graph: Graph, part: Part, pairs: Sequence[tuple[int, int]], budget: int = 0
+    ) -> None:
         inputs, self._device = graph.inputs, part.device
         slot_of = {node: number for number, node in enumerate(inputs)}
         taken = list(inputs)
@@ -68,7 +70,7 @@ class Brought:
         ]
         self._shown_again = {number for at, number, _ in self._moved if at >= len(inputs)}
         self._more: list[Any] = [None] * (len(taken) - len(inputs))
-        self.program = compiler.compile_graph(Graph(graph.outputs, taken), pairs)
+        self.program = compiler.compile_graph(Graph(graph.outputs, taken), pairs, budget)
 
     @property
     def moves(self) -> bool:

@@ -24,7 +24,7 @@ from ridgeline.compiler.background import Announced, background
 from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
 from ridgeline.config import config
-from ridgeline.errors import ComputeError, RidgelineError
+from ridgeline.errors import ComputeError, MemoryBudgetError, RidgelineError
 from ridgeline.execution import flush_log
 from ridgeline.execution.device_copies import Brought, OwnedResults, ProgramChain, reaches
 from ridgeline.execution.generalize import Came, came
@@ -108,17 +108,23 @@ class Interpreted(OwnedResults):
         return "interpreted by NumPy (config.tier)\n" + format_graph(self.graph.outputs)
 
 
-def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Runnable:
+def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: int = 0) -> Runnable:
     """Compiled code for a graph, or the interpreter where `config.tier` pins it.
 
-    `pairs` are outputs that may take the memory of inputs, see `compile_graph`.
+    `pairs` are outputs that may take the memory of inputs, and `budget` the bytes that a call may
+    hold, see `compile_graph`.
     """
     if config.tier == "interpreter":
+        if budget:
+            raise MemoryBudgetError(
+                "a memory budget is kept by compiled code, and config.tier pins the interpreter",
+                help='set config.tier to "auto" or "compiled"',
+            )
         return Interpreted(graph)
     _check_sizes(graph.outputs)
     try:
         with Announced(graph):
-            return _compiled(graph, pairs)
+            return _compiled(graph, pairs, budget)
     except RidgelineError:
         raise
     except (MemoryError, OverflowError) as error:
@@ -146,17 +152,23 @@ def _check_sizes(outputs: Sequence[Node]) -> None:
             )
 
 
-def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
+def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]], budget: int) -> Runnable:
     parts = partition(graph)
-    if len(parts) != 1 or not set(graph.outputs) <= set(parts[0].outputs):
+    one = len(parts) == 1 and set(graph.outputs) <= set(parts[0].outputs)
+    # of several results of one node, some may be copied to another device
+    if not one or {n.type.device for n in graph.outputs} - {parts[0].device}:
+        if budget:
+            devices = ", ".join(dict.fromkeys(part.device for part in parts))
+            raise MemoryBudgetError(
+                f"a memory budget is for one device, and this function computes on {devices}",
+                help="give each device a function of its own",
+            )
         return ProgramChain(graph, parts)
     (part,) = parts
-    if {n.type.device for n in graph.outputs} - {part.device}:  # of several results of one node
-        return ProgramChain(graph, parts)
     as_they_lie = all(reaches(part.device, node) for node in graph.inputs)
     if as_they_lie and all(node is source for node, source in part.inputs.items()):
-        return compiler.compile_graph(graph, pairs)
-    brought = Brought(graph, part, pairs)
+        return compiler.compile_graph(graph, pairs, budget)
+    brought = Brought(graph, part, pairs, budget)
     return brought if brought.moves else brought.program
 
 

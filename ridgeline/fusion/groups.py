@@ -80,11 +80,19 @@ class FusionGroup:
     lowered: Lowered | None
     apart: Node | None = None
     views: Sequence[View] | None = None
+    # of a kernel that runs again, or reads what one made again: copies that stand for values
+    shown: Mapping[Node, Node] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """What the group computes."""
         return self.apart.op.name if self.apart is not None else self.loops.name
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """The values by the names that the graph has for them."""
+        named = {copy: value for value, copy in self.shown.items()}
+        return tuple([named.get(value, value) for value in self.values])
 
     @property
     def loops(self) -> Lowered:

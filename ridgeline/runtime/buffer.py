@@ -51,10 +51,13 @@ class HostBuffer:
     _root: HostBuffer | None  # the buffer that the memory was taken for, where that is another one
 
     @classmethod
-    def allocate(cls, nbytes: int) -> HostBuffer:
-        """Memory with undefined contents, 64-byte aligned, readable 64 bytes past its end."""
+    def allocate(cls, nbytes: int, exact: bool = False) -> HostBuffer:
+        """Memory with undefined contents, 64-byte aligned, readable 64 bytes past its end.
+
+        `exact`: in no larger block than it needs.
+        """
         buffer = cls.__new__(cls)
-        block = pool.take(nbytes)
+        block = pool.take(nbytes, exact)
         buffer.__del__ = partial(pool.returned, block)
         buffer.address = block[0]
         buffer.nbytes = nbytes

@@ -99,9 +99,12 @@ class Pool:
             self._sort_returned()
             self._peak = self._in_use
 
-    def take(self, nbytes: int) -> tuple[int, int]:
-        """The address of a block for `nbytes`, and the size class it has to return to."""
-        size = block_bytes(nbytes)
+    def take(self, nbytes: int, exact: bool = False) -> tuple[int, int]:
+        """The address of a block for `nbytes`, and the size class it has to return to.
+
+        `exact`: a block of `exact_bytes`, and no other.
+        """
+        size = exact_bytes(nbytes) if exact else block_bytes(nbytes)
         with self._lock:
             if self._returned:
                 latest = self._returned.pop()
@@ -114,7 +117,7 @@ class Pool:
                 address = found.free.pop()
                 self._cached -= size
             else:
-                address, size = self._take_near(size)
+                address, size = self._take_near(size, exact)
                 found = self._classes[size]
             self._uses = found.last_use = self._uses + 1
             self._in_use += size
@@ -137,10 +140,10 @@ class Pool:
             self._sort_returned()
             return self._release_to(keep)
 
-    def _take_near(self, size: int) -> tuple[int, int]:
+    def _take_near(self, size: int, exact: bool) -> tuple[int, int]:
         """A cached block slightly too large, which beats fresh pages, or else a new one."""
         candidate = _next_class(size)
-        while candidate <= size + size // 4:
+        while not exact and candidate <= size + size // 4:
             larger = self._classes.get(candidate)
             if larger is not None and larger.free:
                 self._cached -= candidate
@@ -191,6 +194,12 @@ def block_bytes(nbytes: int) -> int:
         nbytes += SLACK
     step = max(ALIGNMENT, 1 << max(nbytes.bit_length() - 4, 0))
     return (nbytes + step - 1) & -step
+
+
+@lru_cache(maxsize=4096)
+def exact_bytes(nbytes: int) -> int:
+    """The block for `nbytes` where every byte counts: large ones are whole pages."""
+    return (nbytes + _PAGE - 1) & -_PAGE if nbytes >= LARGE else block_bytes(nbytes)
 
 
 def _next_class(size: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -11,6 +11,7 @@ from weakref import ref
 from ridgeline.atomic import Change, apply, steps
 from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
+from ridgeline.execution.device_copies import Brought
 from ridgeline.execution.tiers import is_library_call
 from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import Node
@@ -23,6 +24,7 @@ from ridgeline.record.values import special
 from ridgeline.runtime.buffer import HostBuffer, space
 from ridgeline.tensors.pytree import unflatten
 from ridgeline.tensors.tensor import holding
+from ridgeline.tracing.budgets import keep_budget
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput, NumberInput, Source
 from ridgeline.tracing.donation import donated_pairs, give_away
 from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
@@ -67,11 +69,11 @@ class PreparedGraph(NamedTuple):
     captured: tuple[Graph, Recorded]  # before the passes, to show what they do
 
 
-def prepared_graph(recording: Recording) -> PreparedGraph:
-    """What a recording computes, ready to be compiled."""
+def prepared_graph(recording: Recording, hoists: bool = True) -> PreparedGraph:
+    """What a recording computes, ready to be compiled; what depends on weights alone is hoisted."""
     inputs = recording.inputs
     recorded = Graph.below(recording.outputs, lambda n: n in inputs or n.buffer is not None)
-    sources = _steady_sources(recording)
+    sources = _steady_sources(recording) if hoists else {}
     how = Recorded("jit", is_library_call, steady_sizes(sources))
     prepared = prepare(recorded, how)
     read = [node for node in prepared.order if recorded.is_input(node)]
@@ -112,11 +114,16 @@ class Executable:
         recording: Recording,
         changed: Callable[[Sequence[Any]], str | None],
         make: Make,
+        budget: int = 0,
     ) -> None:
-        """`changed` says whether the recording still stands for a call that waited for its turn."""
-        self.recording, self._changed = recording, changed
+        """`changed` says whether the recording still stands for a call that waited for its turn.
+
+        A call keeps to a `budget` as far as it has to decide; the program does the rest. Nothing of
+        it is left for values that are kept from call to call: none is hoisted.
+        """
+        self.recording, self._changed, self._budget = recording, changed, budget
         inputs = recording.inputs
-        prepared = prepared_graph(recording)
+        prepared = prepared_graph(recording, hoists=not budget)
         self.captured = prepared.captured
         kept, slots, graph = prepared.hoisted, prepared.slots, prepared.graph
         self.steady = Steady(kept, prepared.steady) if kept else None
@@ -280,6 +287,8 @@ class Executable:
         buffers = self.live_buffers(leaves)
         live = self._instantiate(leaves) if self.recording.tracked is not None else _NOTHING
         if not self.handover:
+            if self._budget:
+                self._keep_budget(Loan(), buffers, leaves)
             changes, calls = list[Change](), list[Callable[[], object]]()
             results = self.program.run(buffers)
             nodes = self._output_nodes(results, [None] * len(results), live, changes)
@@ -287,6 +296,8 @@ class Executable:
             apply(steps(calls, changes))
             return value
         loan = self.handover.lend(leaves, buffers)
+        if self._budget:
+            self._keep_budget(loan, buffers, leaves)
         if self.program.exclusive is None:
             return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, call)
         with self.program.exclusive:
@@ -309,8 +320,29 @@ class Executable:
                 run.explain(error)
                 raise
             loan = Loan()  # somebody came to hold some of the memory: all of it is left to them
+            if self._budget:
+                self._keep_budget(loan, (), call.leaves)
         run.ended()
         return value
+
+    def _keep_budget(self, loan: Loan, inputs: Sequence[Any], leaves: Sequence[Any]) -> None:
+        """Raise where this call would hold more than its budget, for what it cannot overwrite."""
+        program = self.program.program if isinstance(self.program, Brought) else self.program
+        known = {*map(id, inputs), *map(id, loan.memory.values())}
+        besides = [m for m in self._replaced(leaves) if id(m) not in known and not m.borrowed]
+        keep_budget(self._budget, program.held.total, program.layout, loan.memory, besides)
+
+    def _replaced(self, leaves: Sequence[Any]) -> Iterator[Any]:
+        """The memory of cells and gradients that a call gives new values."""
+        for known, source, _, _ in self._writes:
+            cell = known if isinstance(source, ref) else live_cell(source, leaves)
+            if cell is not None and cell.node.buffer is not None:
+                yield cell.node.buffer
+        for change in self.recording.effects.gradients:
+            owner = change.owner if change.argument is None else leaves[change.argument]
+            gradient = None if owner._extra is None else owner._extra.grad
+            if gradient is not None and gradient._cell.node.buffer is not None:
+                yield gradient._cell.node.buffer
 
     def _note(
         self,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ridgeline.atomic import Change, apply
 from ridgeline.config import config
-from ridgeline.errors import ArgumentError, RidgelineError
+from ridgeline.errors import ArgumentError, MemoryBudgetError, RidgelineError
 from ridgeline.execution.device_copies import Brought
 from ridgeline.execution.tiers import Interpreted
 from ridgeline.graph.facts import SizeFacts
@@ -34,6 +34,7 @@ from ridgeline.record.turns import AGAIN
 from ridgeline.record.upcalls import upcalls
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tracing.audit import compare_traces
+from ridgeline.tracing.budgets import budget_bytes
 from ridgeline.tracing.capture import SizesNeeded
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.conditions import Conditions
@@ -64,6 +65,7 @@ Axes: TypeAlias = int | Sequence[int]
 Dynamic: TypeAlias = (
     bool | Mapping[str, Axes] | Mapping[int, Axes] | Sequence[tuple[str | int, Axes]] | None
 )
+Memory: TypeAlias = int | str | None
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES, MOST_SETTLED = 32, 4  # of these, those of templates
 # What user code or ours raises at a size that is no number; anything else is a fault, and is shown.
@@ -81,10 +83,12 @@ class JitFunction:
         check: bool = False,
         dynamic: Dynamic = None,
         donate: Donate = False,
+        memory: Memory = None,
     ) -> None:
         _require_returns(function)
         self.function, self._check = function, check
         self._dynamic, self._donate = dynamic, donate
+        self._budget = budget_bytes(memory)
         self._policy, self._donation = Policy(function, dynamic), Donation(function, donate)
         self._traces: list[Trace] = []  # the last used first
         self._latest: Trace | None = None  # the last made
@@ -113,7 +117,7 @@ class JitFunction:
                 result = latest.executable.replay(args)
                 if result is not AGAIN and result is not REFUTED:
                     return result
-        if not traces and not self._templates and self._opening.runs_python():
+        if not traces and not self._templates and self._runs_python():
             return self._run_python(args, kwargs)
         given: list[Any] = []
         structure = flatten((args, kwargs), given)
@@ -125,7 +129,7 @@ class JitFunction:
             trace = self._find(signature, leaves, refuted)
             traced = trace is None
             if trace is None:
-                if traces and self._opening.runs_python():
+                if traces and self._runs_python():
                     return self._run_python(*original)
                 if not exact:
                     by_value = self._views.learn(traces, self._signature(structure, given), given)
@@ -157,6 +161,10 @@ class JitFunction:
     def _signature(self, structure: Hashable, leaves: list[Any]) -> Signature:
         return signature_of(structure, leaves, self._changing.get(structure, _NONE))
 
+    def _runs_python(self) -> bool:
+        """True for a call that no trace can stand for; a budget is kept by compiled calls alone."""
+        return not self._budget and self._opening.runs_python()
+
     def _run_python(self, args: Any, kwargs: Any) -> Any:
         """A call that no trace can stand for: undecorated code, as it would run by itself."""
         result = self.function(*args, **kwargs)
@@ -182,7 +190,8 @@ class JitFunction:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the function, and traces of its own."""
-        return JitFunction, (self.function, self._check, self._dynamic, self._donate)
+        memory = self._budget or None
+        return JitFunction, (self.function, self._check, self._dynamic, self._donate, memory)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: a jitted function bound to its instance."""
@@ -192,7 +201,8 @@ class JitFunction:
         bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
         if bound is None or bound.function.__self__ is not instance:  # it came with a copy
             function = self.function.__get__(instance, owner)
-            bound = JitFunction(function, self._check, self._dynamic, self._donate)
+            memory = self._budget or None
+            bound = JitFunction(function, self._check, self._dynamic, self._donate, memory)
             if hasattr(instance, "__dict__"):
                 object.__setattr__(instance, name, bound)
         return bound
@@ -251,8 +261,11 @@ class JitFunction:
             if shape is not None:
                 try:
                     template = Template(
-                        *record(self.function, args, kwargs, changing, shape, donated)
+                        *record(self.function, args, kwargs, changing, shape, donated),
+                        self._budget,
                     )
+                except MemoryBudgetError:
+                    raise
                 except REFUSALS as error:  # the call is wrong, or cannot take symbolic sizes
                     failed = error
                 else:
@@ -335,16 +348,18 @@ class JitFunction:
         donated: frozenset[int],
     ) -> Trace:
         """Trace the call; code that cannot take lifted numbers gets the plain ones."""
-        views = self._views
         if not changing:
-            return trace_call(self.function, args, kwargs, donated=donated, views=views)
+            return self._traced(args, kwargs, _NONE, donated)
         try:
-            return trace_call(self.function, args, kwargs, changing, donated, views)
+            return self._traced(args, kwargs, changing, donated)
         except RidgelineError:
             raise
         except (TypeError, ValueError, AttributeError):
             self._changing[signature.structure] = set()
-            return trace_call(self.function, args, kwargs, donated=donated, views=views)
+            return self._traced(args, kwargs, _NONE, donated)
+
+    def _traced(self, args: Any, kwargs: Any, changing: Set[int], donated: frozenset[int]) -> Trace:
+        return trace_call(self.function, args, kwargs, changing, donated, self._views, self._budget)
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
         """The trace for a call that is not made, and the leaves of its arguments."""
@@ -516,6 +531,7 @@ def jit(
     check: bool = False,
     dynamic: Dynamic = None,
     donate: Donate = False,
+    memory: Memory = None,
 ) -> Any:
     """Compile a function of tensors: `@jit`, `@jit(check=True)` or `jit(function)`.
 
@@ -525,7 +541,11 @@ def jit(
     None (as if nothing was said) those of which four lengths came, and False none.
     `donate` names arguments (or their places; True: all) whose memory results may take: tensors
     given there cannot be used after the call.
+    `memory` is a budget in bytes, as a number or as "6 GiB": arguments, state, results and all that
+    is between never take more while a call runs. What is needed late is then computed a second time
+    where that takes the least time, with the same bits; if nothing fits, an error names the
+    smallest budget that does (docs/memory.md).
     """
     if function is None:
-        return lambda f: JitFunction(f, check, dynamic, donate)
-    return JitFunction(function, check, dynamic, donate)
+        return lambda f: JitFunction(f, check, dynamic, donate, memory)
+    return JitFunction(function, check, dynamic, donate, memory)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import is_
 from typing import Any
 
 from ridgeline.config import config
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import MemoryBudgetError, RidgelineError
 from ridgeline.execution.tiers import program_for
 from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.graph import Graph
@@ -35,7 +36,14 @@ MOST_PROGRAMS = 8  # for sizes of different kinds: what compiling one has decide
 class Template:
     """A recording with unknown sizes, and its programs where there are some for all of them."""
 
-    def __init__(self, recording: Recording, conditions: Conditions) -> None:
+    def __init__(self, recording: Recording, conditions: Conditions, budget: int = 0) -> None:
+        self._budget = budget
+        if budget and recording.stages:
+            raise MemoryBudgetError(
+                "a memory budget needs sizes that are known before a call, and this function picks "
+                "elements by a mask",
+                help="compute the mask outside, or use where() in place of picking",
+            )
         assert recording.pattern is not None, "only what has unknown sizes has a template"
         self.recording, self.conditions, self.pattern = recording, conditions, recording.pattern
         self._programs: list[tuple[SizeFacts, Executable]] = []  # what compiling each has decided
@@ -66,12 +74,12 @@ class Template:
         from ridgeline.runtime.cpu.symbolic import SymbolicProgram  # loads LLVM
 
         def make(graph: Graph, pairs: Sequence[tuple[int, int]]) -> SymbolicProgram:
-            return SymbolicProgram(graph, self.pattern.sizes, pairs)
+            return SymbolicProgram(graph, self.pattern.sizes, pairs, self._budget)
 
         facts = SizeFacts(values)
         try:
             with facts.deciding():
-                executable = Executable(self.recording, self.conditions.changed, make)
+                executable = Executable(self.recording, self.conditions.changed, make, self._budget)
         except RidgelineError as error:  # an op without symbolic sizes: every size by itself
             return str(error)
         if facts.pinned:
@@ -147,7 +155,8 @@ class Template:
         recording.inputs = dict(zip(inputs, recording.inputs.values()))
         recording.outputs = settled.nodes(recording.outputs, _has_value)
         self.compilations += 1
-        return Executable(recording, self.conditions.changed, program_for)
+        make = partial(program_for, budget=self._budget)
+        return Executable(recording, self.conditions.changed, make, self._budget)
 
 
 def _is_the_same(symbolic: Recording, settled: Recording) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from functools import partial
 from typing import Any
 
 from ridgeline.collector import paused
@@ -87,6 +88,7 @@ def trace(
     changing: Set[int] = frozenset(),
     donated: Set[int] = frozenset(),
     views: MovingViews | None = None,
+    budget: int = 0,
 ) -> Trace:
     """Record a call, and compile it; over the values of views where these are all that counts."""
     recording, conditions = record(function, args, kwargs, changing, donated=donated)
@@ -95,4 +97,6 @@ def trace(
         flatten((args, kwargs), leaves)
         recording = views.by_value(recording, conditions, leaves)
     with paused:
-        return Trace(recording, conditions, Executable(recording, conditions.changed, program_for))
+        make = partial(program_for, budget=budget) if budget else program_for
+        made = Executable(recording, conditions.changed, make, budget)
+        return Trace(recording, conditions, made)

@@ -32,6 +32,7 @@ from ridgeline.ops.control.branch import cond
 from ridgeline.ops.control.loop import loop
 from ridgeline.ops.gather import WIDE_ADD, gather, scatter
 from ridgeline.ops.reduce import sum_
+from ridgeline.ops.scan import scan
 from ridgeline.ops.sort import sort
 from ridgeline.ops.tracking import tag
 from ridgeline.schedules.machine import Machine
@@ -60,6 +61,7 @@ class Example:
     shared_bytes: int = 0
     pairs: Sequence[tuple[int, int]] = ()
     recompute: bool = False
+    budget: int = 0
 
     def texts(self) -> dict[str, tuple[str, str]]:
         """The printed forms before and after every pass."""
@@ -75,7 +77,7 @@ class Example:
         with patch.object(weight_packing, "machine", lambda: MACHINE):
             graph = prepare(graph, Recorded("jit", self.computes, steady), observe)
         target = Stated(self.libraries, self.shared_bytes, self.recompute)
-        to = compilation(graph, target, pairs=self.pairs, facts=MACHINE)
+        to = compilation(graph, target, pairs=self.pairs, facts=MACHINE, budget=self.budget)
         graph, _ = check(graph, to, observe)
         lower(optimize(graph, to, observe), to, observe)
         return found
@@ -138,6 +140,15 @@ def _large() -> Example:
     value = matmul(given(rows, 64), given(64, columns))
     total = M.broadcast(sum_(value, (1,)), value.shape, (0,))
     return Example([matmul(E.div(value, total), given(columns, 8))])
+
+
+def _kept() -> Example:
+    """A large value is read twice, and two others as large are alive in between."""
+    weight = given(512, 512)
+    value = scan(given(64, 512), "sum", 1)
+    other = sum_(matmul(matmul(value, weight), weight), (1,))
+    last = scan(E.add(value, M.broadcast(other, value.shape, (0,))), "sum", 0)
+    return Example([sum_(last, (0,))], budget=1_560_000)
 
 
 def _chain() -> Example:
@@ -234,6 +245,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     ),
     "schedule": lambda: Example([E.apply("exp", given(6, 40))]),
     "lower_bodies": lambda: _loop(0),
+    "fit_memory": _kept,
     "join_launches": lambda: Example(
         [sum_(given(4, 8), (1,)), E.apply("exp", given(3))], shared_bytes=_GPU
     ),

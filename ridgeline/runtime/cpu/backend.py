@@ -35,6 +35,7 @@ from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.runtime.cpu.calibration import calibration
 from ridgeline.runtime.cpu.control_flow import CALL_TYPES, NativeControlFlow
 from ridgeline.runtime.cpu.executable import CpuExecutable
+from ridgeline.runtime.memory import block_bytes, exact_bytes
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine, grain
@@ -147,6 +148,10 @@ class CpuBackend(Backend):
         rows = [INSTRUCTIONS[name] for name in facts.instructions]
         pairs = ((left, right), (right, left))
         return any(fitting(row, *pair, node.dtype) for row in rows for pair in pairs)
+
+    def block_bytes(self, nbytes: int, exact: bool) -> int:
+        """The size class of the pool, or whole pages."""
+        return exact_bytes(nbytes) if exact else block_bytes(nbytes)
 
     def control_flow(self) -> NativeControlFlow:
         """All of it that has no call of NumPy in it."""

@@ -79,7 +79,7 @@ class NativeControlFlow:
         """What is known of a step before slots are given out."""
         node = group.apart
         assert node is not None
-        read = {0 if value is node else value.attrs.output for value in group.values}
+        read = {0 if value is node else value.attrs.output for value in group.results}
         return Inner(step, node, tuple(parts), read)
 
 

@@ -54,7 +54,7 @@ class CpuExecutable(LayoutExecutable):
         if self._single is not None:
             return self._run_single(self._single, inputs)
         layout = self.layout
-        made = [HostBuffer.allocate(size) for size in layout.made]
+        made = [HostBuffer.allocate(size, layout.exact) for size in layout.made]
         held = [*inputs, *self.sizes, *made]
         try:
             addresses = [buffer.address for buffer in held]
@@ -69,12 +69,12 @@ class CpuExecutable(LayoutExecutable):
             self.report(inputs)
         results = [held[slot] for slot in self.results]
         for index in self.copied:
-            results[index] = _copy(results[index])
+            results[index] = _copy(results[index], layout.exact)
         return results
 
     def _run_single(self, plan: NativePlan, inputs: Sequence[HostBuffer]) -> list[HostBuffer]:
         """The same where all that there is is a plan with one result: most small functions."""
-        result = HostBuffer.allocate(self.layout.made[0])
+        result = HostBuffer.allocate(self.layout.made[0], self.layout.exact)
         addresses = []
         try:
             for buffer in inputs:
@@ -106,7 +106,8 @@ class CpuExecutable(LayoutExecutable):
             stop = [step for step in steps[:end] if isinstance(step, Stop)]
             halves = steps[:end], [*stop, *steps[end:]]
             early, late = (
-                NativePlan(part, layout.slots, layout.arena, layout.arena_bytes) for part in halves
+                NativePlan(part, layout.slots, layout.arena, layout.arena_bytes, layout.exact)
+                for part in halves
             )
             self._split = early, late
         return self._split
@@ -152,7 +153,7 @@ class CpuRun:
         self._held = inputs
         self._held += executable.sizes
         self._held += [
-            _EMPTY if number in given else HostBuffer.allocate(size)
+            _EMPTY if number in given else HostBuffer.allocate(size, layout.exact)
             for number, size in enumerate(layout.made)
         ]
         *before, last = executable.parts
@@ -189,7 +190,9 @@ class CpuRun:
         layout, held = self._executable.layout, self._held
         first = layout.inputs + len(layout.sizes)
         for number in self._given:
-            held[first + number] = reused.get(number) or HostBuffer.allocate(layout.made[number])
+            held[first + number] = reused.get(number) or HostBuffer.allocate(
+                layout.made[number], layout.exact
+            )
         addresses = _addresses(held)
         calls: list[Callable[[], object]] = [self._last.prepared(addresses, self._arena)]
         if layout.checked:
@@ -197,7 +200,8 @@ class CpuRun:
             calls.append(partial(getitem, (None,), held[layout.returns[-1]].array(uint8, ())))
         results = [held[slot] for slot in layout.results]
         for index in self._executable.copied:
-            source, made = results[index], HostBuffer.allocate(results[index].nbytes)
+            source = results[index]
+            made = HostBuffer.allocate(source.nbytes, layout.exact)
             calls.append(partial(ctypes.memmove, made.address, source.address, source.nbytes))
             results[index] = made
         return results, calls
@@ -229,8 +233,8 @@ def _touches(step: NativeStep | Loop | Branch | Stop, slots: Set[int]) -> bool:
     return not isinstance(step, Stop)
 
 
-def _copy(buffer: HostBuffer) -> HostBuffer:
-    made = HostBuffer.allocate(buffer.nbytes)
+def _copy(buffer: HostBuffer, exact: bool) -> HostBuffer:
+    made = HostBuffer.allocate(buffer.nbytes, exact)
     ctypes.memmove(made.address, buffer.address, buffer.nbytes)
     return made
 
@@ -242,6 +246,7 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
     flag that is known before a library call stops the plans after it too.
     """
     steps: list[NativeStep | Loop | Branch | Stop] = []
+    memory = layout.slots, layout.arena, layout.arena_bytes, layout.exact
 
     def plan(body: Layout) -> NativePlan:
         inner = [native_step(call, code.code, plan) for call in body.calls]
@@ -254,11 +259,11 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
             steps.append(native_step(call, code.code, plan))
             continue
         if any(not isinstance(step, Stop) for step in steps):
-            yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
+            yield NativePlan(steps, *memory)
         steps = [Stop(layout.returns[-1])] if 0 <= layout.check <= number else []
         yield call
     if any(not isinstance(step, Stop) for step in steps):
-        yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
+        yield NativePlan(steps, *memory)
 
 
 class HasKernels(Protocol):

@@ -67,7 +67,9 @@ _scratch = _Scratch()
 class NativePlan:
     """Steps over slots, ready to run. `run` may be called by several threads at once."""
 
-    __slots__ = ("_words", "address", "arena_bytes", "lasting", "quick", "slots", "steps", "takes")
+    __slots__ = (
+        "_exact", "_words", "address", "arena_bytes", "lasting", "quick", "slots", "steps", "takes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -75,8 +77,11 @@ class NativePlan:
         slots: int,
         arena: Sequence[tuple[int, int]] = (),
         arena_bytes: int = 0,
+        exact: bool = False,
     ) -> None:
+        """`exact`: the arena is a block that is no larger than it has to be."""
         self.steps = tuple(steps)
+        self._exact = exact
         self.slots = slots
         self.takes = slots - len(arena)  # the addresses `run` wants
         self.arena_bytes = arena_bytes
@@ -96,12 +101,12 @@ class NativePlan:
         elif self.arena_bytes <= SCRATCH_BYTES:
             _run(self.address, _scratch.address, *addresses)
         else:
-            arena = HostBuffer.allocate(self.arena_bytes)
+            arena = HostBuffer.allocate(self.arena_bytes, self._exact)
             _run(self.address, arena.address, *addresses)
 
     def arena(self) -> HostBuffer:
         """Memory for the temporaries of a run; a handler's own plans use the thread's."""
-        return HostBuffer.allocate(self.arena_bytes)
+        return HostBuffer.allocate(self.arena_bytes, self._exact)
 
     def run_watched(self, addresses: Sequence[int], arena: HostBuffer) -> None:
         """Run all steps; in the main thread signals are handled between them."""

@@ -14,15 +14,18 @@ from typing import TypeAlias
 from ridgeline.compiler.backend import NumpyCalls
 from ridgeline.compiler.memory_plan import (
     Call,
+    HeldBytes,
     KernelCall,
     Layout,
     bytes_at,
     grows_with_sizes,
+    held_by,
     lay_out,
     made_results,
 )
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
+from ridgeline.compiler.stages import Stages
 from ridgeline.errors import ComputeError
 from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
@@ -74,8 +77,13 @@ class SymbolicProgram:
         graph: Graph,
         sizes: Sequence[Sym],
         pairs: Sequence[tuple[int, int]] = (),
+        budget: int = 0,
     ) -> None:
-        """`pairs` are outputs and the inputs whose memory they may take, as in `compile_graph`."""
+        """`pairs` are outputs and the inputs whose memory they may take, as in `compile_graph`.
+
+        A `budget` is kept for each set of values by itself.
+        """
+        self._budget = budget
         require_sizes(graph)
         self._highest = {size.name: size.hi for size in sizes}
         self._launches: dict[_LaunchKey, TaskLaunch | None] = {}
@@ -85,7 +93,7 @@ class SymbolicProgram:
         self._graph, checked = check(graph.on_fresh_leaves(), to)
         self._to = replace(to, checked=checked)
         self.stages = lower(optimize(self._graph, self._to), self._to)
-        self._grows = grows_with_sizes(self.stages)
+        self._grows = grows_with_sizes(self.stages) and not budget
         kernels = list(self.stages.all_kernels())
         self._target.compile(kernels, ())
         # keeps the code mapped for the programs to come
@@ -98,18 +106,33 @@ class SymbolicProgram:
     def at(self, values: Mapping[str, int]) -> Program:
         """The program for these sizes: the same code over memory of their extent."""
         ordered = {name: values[name] for name in sorted(values)}
+        stages = self.stages
         if self._grows:
             layout = self._laid_out(ordered)
         else:
-            layout = lay_out(self.stages, self._launches_at(ordered), ordered)
+            if self._budget:
+                stages = self._within_budget(ordered)
+            layout = lay_out(stages, self._launches_at(ordered), ordered)
         settled = Settled(values)
         calls = NumpyCalls(
             lambda: settled.graph(self._graph),
             lambda: settled.graph(self._graph.giving(self.stages.order)).outputs,
         )
-        checked = replace(layout, checked=self._to.checked)
-        stages = replace(self.stages, sizes=ordered)
-        return Program(checked, self._to, calls, stages)
+        checked = replace(layout, checked=self._to.checked, exact=self._budget > 0)
+        return Program(checked, self._to, calls, replace(stages, sizes=ordered))
+
+    def _within_budget(self, values: Mapping[str, int]) -> Stages:
+        """The same kernels, some of them more than once, so that a call keeps the budget."""
+        from ridgeline.compiler.budget.fit import fit  # for `jit(memory=)`
+
+        inputs = [bytes_at(node, values) for node in self._graph.inputs]
+        at = self._launches_at(values)
+
+        def planned(stages: Stages) -> HeldBytes:
+            layout = replace(lay_out(stages, at, values), checked=self._to.checked, exact=True)
+            return held_by(layout, inputs, at.block_bytes, at.workspace(layout))
+
+        return fit(self.stages, replace(self._to, budget=self._budget), planned, values)
 
     def _laid_out(self, values: Mapping[str, int]) -> Layout:
         """A layout for these sizes: temporaries lie as they would for sizes that are rounded up.

@@ -1,0 +1,275 @@
+"""The pass that keeps a budget: kernels run again until what a call holds is within it.
+
+The program is a timeline (`timeline.py`); the points on the way to less memory (`frontier.py`) are
+made into programs again and laid out, and the first that fits is taken. What is laid out is what a
+call holds, to the byte: the budget is kept, or an error names the least that can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from ridgeline.compiler.budget.frontier import points
+from ridgeline.compiler.budget.timeline import KernelCosts, KernelRun, Timeline
+from ridgeline.compiler.explain import inner_rows, library_row
+from ridgeline.compiler.lowering import LEAST_TIGHT, may_share
+from ridgeline.compiler.memory_plan import ALIGNMENT, HeldBytes, bytes_at, bytes_text, written
+from ridgeline.compiler.passes import Compilation
+from ridgeline.compiler.stages import CompiledKernel, Stages
+from ridgeline.errors import MemoryBudgetError
+from ridgeline.fusion.groups import FusionGroup, Roofline
+from ridgeline.graph.node import Node
+from ridgeline.graph.origins import describe, inherit, user_line
+from ridgeline.ops.tracking import tag
+
+LayOut = Callable[[Stages], HeldBytes]
+_SHOWN = 3  # lines that hold most memory
+_NO_SIZES: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """A way to run a program: the bytes that a call holds, and the seconds reckoned for it."""
+
+    nbytes: int
+    seconds: float
+    repeats: int  # kernels that run again
+
+
+def fit(
+    stages: Stages, to: Compilation, lay_out: LayOut, sizes: Mapping[str, int] = _NO_SIZES
+) -> Stages:
+    """The program as it is or with kernels that run again, such that a call keeps the budget."""
+    fixed = lay_out(stages)
+    if fixed.total <= to.budget:
+        return stages
+    form = _Form(replace(stages, tight=True), to.roofline, sizes)
+    found: list[tuple[int, Timeline]] = []
+    for timeline in points(form.timeline):
+        least = fixed.least(timeline.peak)
+        found.append((least, timeline))
+        if least <= to.budget:
+            made = form.stages(timeline)
+            if lay_out(made).total <= to.budget:
+                return made
+    raise _too_small(form, found, to.budget, lay_out)
+
+
+def frontier(
+    stages: Stages, to: Compilation, lay_out: LayOut, sizes: Mapping[str, int] = _NO_SIZES
+) -> list[FrontierPoint]:
+    """Bytes against seconds, from the program as it is to the least memory."""
+    form = _Form(replace(stages, tight=True), to.roofline, sizes)
+    found: list[FrontierPoint] = []
+    for timeline in points(form.timeline):
+        held = lay_out(form.stages(timeline)).total
+        if not found or held < found[-1].nbytes:
+            repeats = len(timeline.runs) - len(form.timeline.runs)
+            found.append(FrontierPoint(held, timeline.seconds, repeats))
+    return found
+
+
+def _too_small(
+    form: _Form, found: Sequence[tuple[int, Timeline]], budget: int, lay_out: LayOut
+) -> MemoryBudgetError:
+    """What to say where no point fits: the least that one of them takes."""
+    best: HeldBytes | None = None
+    at = form.timeline
+    for least, timeline in sorted(found, key=lambda pair: pair[0]):
+        if best is not None and least >= best.total:
+            break
+        held = lay_out(form.stages(timeline))
+        if best is None or held.total < best.total:
+            best, at = held, timeline
+    assert best is not None, "the program as it is, is a point"
+    line = user_line()
+    where = f"called at {line}\n" if line else ""
+    lines = ", ".join(form.largest(at)) or "nothing else"
+    return MemoryBudgetError(
+        f"a call cannot be made within {bytes_text(budget)}: the smallest budget that fits is "
+        f"{bytes_text(best.total)}",
+        smallest=best.total,
+        note=f"{where}of these, {bytes_text(best.arguments)} are arguments and state, "
+        f"{bytes_text(best.results)} results, {bytes_text(best.temporaries)} between kernels;"
+        f" the largest of these, where they are the most, are from {lines}",
+        help="a smaller batch, narrower types, or fewer results take less",
+    )
+
+
+class _Form:
+    """A program as a timeline, and back."""
+
+    def __init__(self, stages: Stages, roofline: Roofline, sizes: Mapping[str, int]) -> None:
+        self._stages, self._sizes = stages, sizes
+        groups = stages.fusion.groups
+        self._pieces = list(dict.fromkeys(v for g in groups for v in (*g.reads, *written(g))))
+        self._number = {value: number for number, value in enumerate(self._pieces)}
+        self._reads = [tuple(sorted(map(self._number.__getitem__, g.reads))) for g in groups]
+        self.timeline = self._made(roofline)
+
+    def _made(self, roofline: Roofline) -> Timeline:
+        stages, number = self._stages, self._number
+        groups = stages.fusion.groups
+        nbytes = [-(-bytes_at(v, self._sizes) // ALIGNMENT) * ALIGNMENT for v in self._pieces]
+        lasting = {*stages.graph.inputs, *stages.results}
+        writer = {value: kernel for kernel, g in enumerate(groups) for value in written(g)}
+        overwrites = {
+            number[given]: writer[result]
+            for result, given in stages.in_place.items() if given in number
+        }  # fmt: skip
+        seconds = [_seconds(g, stages, roofline) for g in groups]
+        repeatable = [self._may_repeat(g) for g in groups]
+        overlays = self._overlays(lasting)
+        costs = KernelCosts(seconds, repeatable, nbytes, overwrites, self._order(), overlays)
+        runs = [
+            KernelRun(kernel, self._reads[kernel], tuple(number[v] for v in written(g)))
+            for kernel, g in enumerate(groups)
+        ]
+        sizes = [0 if v in lasting else size for v, size in zip(self._pieces, nbytes)]
+        return Timeline(costs, tuple(runs), tuple(sizes), tuple(range(len(sizes))))
+
+    def _overlays(self, lasting: Set[Node]) -> list[list[tuple[int, int]]]:
+        """For each kernel, values that it may write over others, as places of a run's pieces."""
+        compiled = {kernel.group.number: kernel for kernel in self._stages.kernels}
+        known: dict[str, list[tuple[int, int]]] = {}  # layers that repeat share kernels
+        found: list[list[tuple[int, int]]] = []
+        for kernel, group in enumerate(self._stages.fusion.groups):
+            own = compiled.get(group.number)
+            if own is None or self._sizes:
+                found.append([])
+                continue
+            slots, reads = group.loops.slots, group.loops.reads
+            pairs = [
+                (w, r) for w in range(reads, len(slots)) for r in range(reads)
+                if bytes_at(slots[w], self._sizes) == bytes_at(slots[r], self._sizes)
+                and bytes_at(slots[w], self._sizes) >= LEAST_TIGHT
+                and slots[w] not in lasting and slots[r] not in lasting
+            ]  # fmt: skip
+            key = f"{own.kernel.name} {pairs}"
+            if key not in known:
+                known[key] = [pair for pair in pairs if may_share(own, *pair)]
+            at = {self._pieces[piece]: n for n, piece in enumerate(self._reads[kernel])}
+            found.append([(w - reads, at[slots[r]]) for w, r in known[key]])
+        return found
+
+    def _order(self) -> list[set[int]]:
+        """The kernels that must come before each: also what may still fail, before an overwrite."""
+        stages, groups = self._stages, self._stages.fusion.groups
+        place = {group.number: kernel for kernel, group in enumerate(groups)}
+        needs = _needs(groups, stages)
+        found = [{place[number] for number in needs[group.number]} for group in groups]
+        flag = stages.replacing.flag
+        replaced = {*stages.in_place, *stages.replacing.others}
+        failing = {
+            kernel for kernel, g in enumerate(groups)
+            if (g.lowered is None and not self._may_repeat(g)) or flag in written(g)
+        }  # fmt: skip
+        for kernel, group in enumerate(groups):
+            if not replaced.isdisjoint(written(group)):
+                found[kernel] |= {other for other in failing if other < kernel}
+        return found
+
+    def _may_repeat(self, group: FusionGroup) -> bool:
+        """False for calls of NumPy, and for what lies over an input."""
+        on_host = group.apart is not None and group.apart not in self._stages.inner
+        if on_host and group.views is None:
+            return False
+        return self._stages.in_place.keys().isdisjoint(written(group))
+
+    def stages(self, timeline: Timeline) -> Stages:
+        """The program with the runs of a timeline."""
+        stages = self._stages
+        groups = stages.fusion.groups
+        compiled = {kernel.group.number: kernel for kernel in stages.kernels}
+        values = self._values(timeline)
+        fresh = max((g.number for g in groups), default=0) + 1
+        order: list[FusionGroup] = []
+        kernels: list[CompiledKernel] = []
+        seen: set[int] = set()
+        for place, run in enumerate(timeline.runs):
+            group = groups[run.kernel]
+            own = compiled.get(group.number)
+            now = dict(zip((self._pieces[p] for p in self._reads[run.kernel]), run.reads))
+            now.update(zip(written(group), run.writes))
+            shown = {value: values[piece] for value, piece in now.items()}
+            shown = {value: copy for value, copy in shown.items() if copy is not value}
+            if shown or run.kernel in seen:
+                number = fresh + place if run.kernel in seen else group.number
+                group = _over(group, number, shown)
+                if own is not None:
+                    renamed = tuple([shown.get(v, v) for v in own.values])
+                    own = replace(own, group=group, values=renamed)
+            seen.add(run.kernel)
+            order.append(group)
+            if own is not None:
+                kernels.append(own)
+        fusion = replace(stages.fusion, groups=order, needs=_needs(order, stages))
+        return replace(stages, fusion=fusion, kernels=tuple(kernels))
+
+    def _values(self, timeline: Timeline) -> list[Node]:
+        """The node for each piece: that of the program, or a name for a copy."""
+        found = list(self._pieces)
+        for shown in timeline.copies[len(found) :]:
+            copy = tag(self._pieces[shown])
+            inherit(copy, self._pieces[shown].origins)
+            found.append(copy)
+        return found
+
+    def largest(self, timeline: Timeline) -> list[str]:
+        """The lines whose values hold most memory where most is in use."""
+        at, held = timeline.fullest, dict[str, int]()
+        for piece, (first, last) in timeline.lives.items():
+            if first <= at <= last and timeline.sizes[piece]:
+                line = describe(self._pieces[timeline.copies[piece]]) or "an unknown line"
+                held[line] = held.get(line, 0) + timeline.sizes[piece]
+        most = sorted(held, key=held.__getitem__, reverse=True)[:_SHOWN]
+        return [f"{line} ({bytes_text(held[line])})" for line in most]
+
+
+def _over(group: FusionGroup, number: int, shown: Mapping[Node, Node]) -> FusionGroup:
+    """The same kernel over other memory."""
+
+    def renamed(values: Sequence[Node]) -> tuple[Node, ...]:
+        return tuple([shown.get(value, value) for value in values])
+
+    lowered = group.lowered
+    return replace(
+        group,
+        number=number,
+        values=renamed(group.values),
+        reads=frozenset(renamed(tuple(group.reads))),
+        lowered=None if lowered is None else lowered.over(renamed(lowered.slots)),
+        shown=shown,
+    )
+
+
+def _needs(order: Sequence[FusionGroup], stages: Stages) -> dict[int, frozenset[int]]:
+    """The kernels that must have run before each: those whose values it reads, or overwrites."""
+    writer = {value: group.number for group in order for value in written(group)}
+    readers: dict[Node, set[int]] = {}
+    for group in order:
+        for value in group.reads:
+            readers.setdefault(value, set()).add(group.number)
+    known, found = stages.fusion.needs, dict[int, frozenset[int]]()
+    for group in order:
+        needed = {writer[value] for value in group.reads if value in writer}
+        needed |= known.get(group.number, frozenset())
+        for value in written(group):
+            if value in stages.in_place:
+                needed |= readers.get(stages.in_place[value], set())
+        found[group.number] = frozenset(needed - {group.number})
+    return found
+
+
+def _seconds(group: FusionGroup, stages: Stages, roofline: Roofline) -> float:
+    """The time of a kernel by the roofline, from exact counts."""
+    if group.apart is None:
+        return group.seconds
+    called = group.views is not None
+    rows = [library_row(group.apart)] if called else inner_rows(stages, group.apart)
+    moved = sum(row.nbytes for row in rows) / roofline.bytes_per_second
+    return roofline.launch_seconds + max(
+        moved, sum(row.flops for row in rows) / roofline.flops_per_second
+    )

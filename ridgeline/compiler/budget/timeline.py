@@ -1,0 +1,215 @@
+"""A program as runs of kernels over pieces of memory: what is alive when, and runs that come again.
+
+Kernels, values and pieces of memory are numbers here. A value that is not kept is written a second
+time, into a piece of its own, by a second run of the kernel that made it: the same code over the
+same operands, so it has the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRun:
+    """A kernel at work: which one, and the pieces that it reads and writes, in its order."""
+
+    kernel: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCosts:
+    """What is known of kernels and pieces, however often they run.
+
+    `overwrites` has, for pieces that a program is given, the kernel that puts a result over them:
+    nothing reads such a piece behind it.
+    """
+
+    seconds: Sequence[float]  # by kernel
+    repeatable: Sequence[bool]  # by kernel
+    nbytes: Sequence[int]  # by piece that a program has from the beginning
+    overwrites: Mapping[int, int] = field(default_factory=dict)
+    needs: Sequence[Set[int]] = ()  # by kernel: those that must have run before it
+    # by kernel: places (written, read) of pieces that may be one memory, if nobody else reads it
+    overlays: Sequence[Sequence[tuple[int, int]]] = ()
+
+
+class Overwritten(Exception):
+    """A kernel would run again after what it reads was overwritten."""
+
+    def __init__(self, kernel: int) -> None:
+        super().__init__(kernel)
+        self.kernel = kernel
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Runs in order. Of a piece that is there all the time (given, or a result) the size is 0."""
+
+    costs: KernelCosts
+    runs: tuple[KernelRun, ...]
+    sizes: tuple[int, ...]  # bytes, by piece
+    copies: tuple[int, ...]  # which piece each shows, or itself
+
+    @cached_property
+    def seconds(self) -> float:
+        """The time of all runs."""
+        return sum(self.costs.seconds[run.kernel] for run in self.runs)
+
+    @cached_property
+    def lives(self) -> dict[int, tuple[int, int]]:
+        """The first and the last run that touch each piece."""
+        found: dict[int, tuple[int, int]] = {}
+        for step, run in enumerate(self.runs):
+            for piece in (*run.reads, *run.writes):
+                found[piece] = (found.get(piece, (step, 0))[0], step)
+        return found
+
+    @cached_property
+    def alive(self) -> list[int]:
+        """Bytes in use during each run."""
+        change = [0] * (len(self.runs) + 1)
+        for piece, (first, last) in self.lives.items():
+            change[first] += self.sizes[piece]
+            change[last + 1] -= self.sizes[piece]
+        now, found = 0, []
+        for step, more in enumerate(change[:-1]):
+            now += more
+            found.append(now - self._shared(step))
+        return found
+
+    def _shared(self, step: int) -> int:
+        """Bytes that a run writes over what it is the last to read."""
+        run, saved, taken = self.runs[step], 0, set[int]()
+        overlays = self.costs.overlays
+        for place, source in overlays[run.kernel] if overlays else ():
+            written, read = run.writes[place], run.reads[source]
+            ends = self.lives[read][1] == step and self.sizes[read] == self.sizes[written]
+            if ends and not taken & {written, read}:
+                taken |= {written, read}
+                saved += self.sizes[written]
+        return saved
+
+    @cached_property
+    def peak(self) -> int:
+        """The most bytes in use at once."""
+        return max(self.alive, default=0)
+
+    @cached_property
+    def fullest(self) -> int:
+        """The run during which most is in use."""
+        return self.alive.index(self.peak) if self.runs else 0
+
+    @cached_property
+    def writer(self) -> dict[int, int]:
+        """The run that writes each piece."""
+        return {piece: step for step, run in enumerate(self.runs) for piece in run.writes}
+
+    def sooner(self) -> Timeline:
+        """The same runs, those first that leave least memory in use; each kernel runs once.
+
+        A program's own order leaves work that nothing waits for to the end, as the gradients by
+        weights, and with it all that this work reads.
+        """
+        readers = Counter(piece for run in self.runs for piece in set(run.reads))
+        waiting = {run.kernel: set(self.costs.needs[run.kernel]) for run in self.runs}
+        place = {run.kernel: step for step, run in enumerate(self.runs)}
+        users: dict[int, list[int]] = {kernel: [] for kernel in waiting}
+        for kernel, needed in waiting.items():
+            for other in needed:
+                users[other].append(kernel)
+
+        def growth(kernel: int) -> int:
+            """Bytes that are in use more after a kernel than before it."""
+            run = self.runs[place[kernel]]
+            freed = sum(self.sizes[piece] for piece in set(run.reads) if readers[piece] == 1)
+            return sum(self.sizes[p] for p in run.writes if readers[p]) - freed
+
+        ready = [kernel for kernel, needed in waiting.items() if not needed]
+        order: list[KernelRun] = []
+        while ready:
+            kernel = min(ready, key=lambda k: (growth(k), place[k]))
+            ready.remove(kernel)
+            run = self.runs[place[kernel]]
+            order.append(run)
+            readers.subtract(set(run.reads))
+            for user in users[kernel]:
+                waiting[user].discard(kernel)
+                if not waiting[user]:
+                    ready.append(user)
+        assert len(order) == len(self.runs), "kernels do not wait for each other in a circle"
+        return replace(self, runs=tuple(order))
+
+    def without(self, at: int, again: Set[int]) -> Timeline:
+        """The same with nothing kept across a run of what the runs `again`, before it, have made.
+
+        They come a second time when somebody behind needs them. Those whose results nobody reads
+        up to there come then for the first time.
+        """
+        early = {piece for run in self.runs[: at + 1] for piece in run.reads}
+        moved = {
+            step for step in again if early.isdisjoint(self.runs[step].writes)
+            and all(self.sizes[piece] for piece in self.runs[step].writes)
+        }  # fmt: skip
+        kept = [run for step, run in enumerate(self.runs[: at + 1]) if step not in moved]
+        later = _Later(self, again, kept)
+        for run in self.runs[at + 1 :]:
+            later.add(run.kernel, run.reads, run.writes)
+        return replace(
+            self, runs=tuple(later.runs), sizes=tuple(later.sizes), copies=tuple(later.copies)
+        )
+
+
+class _Later:
+    """Runs behind a point, each after those that have to come again for it."""
+
+    def __init__(self, timeline: Timeline, again: Set[int], before: list[KernelRun]) -> None:
+        self._old, self._again, self.runs = timeline, again, before
+        self.sizes, self.copies = list(timeline.sizes), list(timeline.copies)
+        self._now: dict[int, int] = {}  # the piece that stands for another one from here on
+        self._ran = {run.kernel for run in before}
+
+    def add(self, kernel: int, reads: Sequence[int], writes: Sequence[int]) -> None:
+        """One more run, and before it what it needs."""
+        for piece in reads:
+            self._provide(piece)
+        reads = tuple([self._now.get(piece, piece) for piece in reads])
+        over = self._old.costs.overwrites
+        if any(over[piece] in self._ran - {kernel} for piece in reads if piece in over):
+            raise Overwritten(kernel)
+        self._ran.add(kernel)
+        self.runs.append(KernelRun(kernel, reads, tuple(writes)))
+
+    def _provide(self, piece: int) -> None:
+        """Have a piece made again, with all that it is made of, if it is not kept."""
+        stack = [piece]
+        while stack:
+            current = stack[-1]
+            if not self._is_due(current):
+                stack.pop()
+                continue
+            run = self._old.runs[self._old.writer[current]]
+            waits = [p for p in run.reads if self._is_due(p)]
+            if waits:
+                stack += waits
+                continue
+            stack.pop()
+            made = tuple([self._copy(p) for p in run.writes])
+            self.add(run.kernel, run.reads, made)
+            self._now.update((p, q) for p, q in zip(run.writes, made) if self._old.sizes[p])
+
+    def _is_due(self, piece: int) -> bool:
+        step = self._old.writer.get(piece)
+        return step in self._again and piece not in self._now and self._old.sizes[piece] > 0
+
+    def _copy(self, piece: int) -> int:
+        """A new piece like another one; of a result, too, which nobody reads."""
+        shown = self.copies[piece]
+        self.sizes.append(self._old.costs.nbytes[shown])
+        self.copies.append(shown)
+        return len(self.sizes) - 1
