@@ -28,8 +28,15 @@ from ridgeline.runtime.buffer import HostBuffer, space
 from ridgeline.scalars import Array
 from ridgeline.weak import WeakSet
 
-# References to what one cell holds alone: the cell's, or its node's; a local one; the count itself.
-_SOLE_OWNER = 3
+
+def _held_once() -> int:
+    """What `getrefcount` says of an object that one other and a local variable hold."""
+    holder = [object()]
+    probe = holder[0]
+    return sys.getrefcount(probe)
+
+
+_SOLE_OWNER = _held_once()  # not the same in every version of Python
 
 
 def settled(cell: Cell) -> Node:
