@@ -42,7 +42,7 @@ class RunningCapture(Protocol):
         """What stands for a track inside this capture."""
 
     def cut(self, tensor: Any) -> None:
-        """A handle from outside is about to be detached."""
+        """A handle from outside is about to be detached, or to be a variable of its own."""
 
     def depends(self, node: Node) -> bool:
         """True where a value is not known while tracing."""

@@ -127,7 +127,10 @@ class Differentiable(Described):
         if track.mode >= GRAPH:
             return self
         if self._steps:  # the view alone is a variable, not the memory under it
-            self._track = track = Track(PLAIN, modes.capture)
+            capture = modes.capture
+            if capture is not None and self._track.capture is None:
+                capture.cut(self)
+            self._track = track = Track(PLAIN, capture)
         track.mode = LEAF
         details = rare(track)
         details.owner, details.key, details.steps = weakref.ref(self), None, self._steps

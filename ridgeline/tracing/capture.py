@@ -216,7 +216,7 @@ class Capture:
         return shadow
 
     def cut(self, tensor: Tensor) -> None:
-        """A handle from outside is about to be detached."""
+        """A handle from outside is about to be detached, or to be a variable of its own."""
         self.detached.append((tensor, "_track", tensor._track))
 
     def close(self) -> None:

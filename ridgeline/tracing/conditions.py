@@ -69,7 +69,7 @@ class Conditions:
         moved = self._changed_object()
         if moved is not None:
             self._epoch = -1  # the call itself changed what it reads: look again before a replay
-        cut = "a tensor from outside was detached" if capture.detached else ""
+        cut = "a tensor from outside was detached, or made a variable" if capture.detached else ""
         self.fleeting = moved or cut or reads.broken() or ""
 
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:

@@ -249,8 +249,9 @@ class _Recorded:
             if shadow.mode != outer.mode and variable:
                 changed.append((outer, shadow.mode))
         gradients = []
+        outside = {id(tensor) for tensor, _, _ in capture.detached}  # with tracks made inside
         for owner, value in capture.gradients.values():
-            if owner._track.capture is None:
+            if owner._track.capture is None or id(owner) in outside:
                 gradients.append(gradient_write(capture, owner, value, self.leaves, outputs))
         drawn = [(generator, stream.used) for generator, stream in capture.streams.items()]
         return Effects(writes, [g for g in gradients if g is not None], changed, drawn)

@@ -45,7 +45,8 @@ class Enclosure(Capture):
     def cut(self, tensor: Tensor) -> None:
         """No graph can go on from a handle that is another one afterwards."""
         raise RidgelineError(
-            f"a tensor from outside cannot be cut off inside {self.name}", help="use detach()"
+            f"a tensor from outside cannot be cut off, or made a variable, inside {self.name}",
+            help="use detach()",
         )
 
     def written(self) -> dict[Track, Cell]:

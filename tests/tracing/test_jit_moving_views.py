@@ -270,3 +270,22 @@ def test_a_view_that_a_function_keeps_goes_on_to_show_its_data() -> None:
         jitted(data[2 * i : 2 * i + 2])
         data.add_(1)
         np.testing.assert_array_equal(box["last"].numpy(), data.numpy()[2 * i : 2 * i + 2])
+
+
+def test_a_view_from_outside_that_becomes_a_variable() -> None:
+    data = table()
+    ref = data.numpy().copy()
+
+    def step(x: rl.Tensor) -> rl.Tensor:
+        x.requires_grad_()
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    jitted = rl.jit(step)
+    for i in (0, 0, 1, 0):
+        view = data[2 * i : 2 * i + 2]
+        assert jitted(view).item() == (ref[2 * i : 2 * i + 2] ** 2).sum()
+        assert view.requires_grad and view.grad is not None
+        np.testing.assert_array_equal(view.grad.numpy(), 2 * ref[2 * i : 2 * i + 2])
+    assert not data.requires_grad
