@@ -220,7 +220,9 @@ class Run:
             if cell.run is not self or cell.slot != kept.number:
                 return False
         elif kind == KNOWN:
-            found = self.trial.get(kept.number) or self.outside[kept.number]
+            found = self.trial.get(kept.number) or self.outside.get(kept.number)
+            if found is None:  # an interrupt came while memory was taken over
+                return False
             if found.cell is not cell or cell.run is self or _holds(cell) is not found.node:
                 return False
             if not found.stands_for(track):

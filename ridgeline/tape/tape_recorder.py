@@ -351,6 +351,9 @@ class TapeRecorder:
             except NotTaped as found:
                 self.lose(f"{called(function)} has {found}")
                 return function(*args, **named)
+            except BaseException:  # of a signal's handler: numbers were given that no entry has
+                run.lost, self.state = True, LOST
+                raise
         else:
             collect((*args, *named.values()), tensors)
             run.take_over(run.count if entry.transparent else entry.bound)
