@@ -95,6 +95,27 @@ _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _AVERAGE: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
+def _largest(x: Tensor, layout: _Layout) -> Tensor:
+    """The largest of each window; in wide ones along one axis after the other."""
+    axes = len(layout.kernel)
+    sizes = (layout.kernel, layout.strides, layout.dilations)
+    if math.prod(layout.kernel) <= FEW or axes == 1:
+        return _pooled(x, *sizes)
+    for axis in range(axes):
+        alone = [[n if i == axis else 1 for i, n in enumerate(each)] for each in sizes]
+        x = _pooled(x, *alone)
+    return x
+
+
+def _pooled(x: Tensor, kernel: Ints, strides: Ints, dilations: Ints) -> Tensor:
+    found = _MAX[len(kernel)](x, kernel, strides, 0, dilations)
+    assert isinstance(found, Tensor)
+    return found
+
+
+FEW = 9  # places of a window that are looked at together
+
+
 def _max_pool(
     x: Tensor, kernel_shape: Ints, auto_pad: str = "NOTSET", ceil_mode: int = 0,
     dilations: Ints | None = None, pads: Ints | None = None, storage_order: int = 0,
@@ -103,8 +124,7 @@ def _max_pool(
     layout = _Layout(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     axes = len(kernel_shape)
     if outputs == 1 and axes in _MAX:
-        whole = padded(x, layout.before, layout.reach, _least(x))
-        return _MAX[axes](whole, kernel_shape, layout.strides, 0, layout.dilations)
+        return _largest(padded(x, layout.before, layout.reach, _least(x)), layout)
     windows = layout.windows(x, _least(x))
     result = rl.amax(windows, -1)
     if outputs == 1:
