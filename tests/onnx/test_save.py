@@ -102,6 +102,7 @@ def test_models(name: str, tmp_path: Path) -> None:
     runs_alike(tmp_path, make().eval(), example())
 
 
+rl.manual_seed(0)
 LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "grouped": (nn.Conv2d(4, 8, 3, 2, 1, groups=2), (2, 4, 9, 9)),
     "dilated": (nn.Conv1d(4, 8, 3, dilation=2), (2, 4, 9)),
@@ -205,3 +206,15 @@ def test_axes_of_several_inputs_with_one_name_are_one_size(tmp_path: Path) -> No
     others = [(rl.randn(6, 3), rl.randn(6, 3))]
     runs_alike(tmp_path, lambda x, y: (x + y) @ x.T, rl.randn(4, 3), rl.randn(4, 3),
                dynamic=axes, others=others)  # fmt: skip
+
+
+def test_an_axis_that_has_one_length_only_is_not_written_as_any(tmp_path: Path) -> None:
+    flat = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2 * 6 * 6, 3)).eval()
+    axes = {"input": {2: "height", 3: "width"}}
+    with pytest.raises(OnnxExportError, match=r"one length only: .*height"):
+        rl.onnx.save(flat, tmp_path / "f.onnx", rl.randn(2, 1, 8, 8), dynamic=axes)
+    assert not list(tmp_path.iterdir())
+    others = [(rl.randn(1, 1, 9, 12),)]
+    pooled = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()).eval()
+    runs_alike(tmp_path, pooled, rl.randn(2, 1, 8, 8), dynamic={"input": {0: "n", **axes["input"]}},
+               others=others)  # fmt: skip

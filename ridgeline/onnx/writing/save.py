@@ -21,7 +21,7 @@ from onnx import ModelProto, helper
 import ridgeline as rl
 from ridgeline.deploy.contents import Contents, contents
 from ridgeline.deploy.export import recorded
-from ridgeline.errors import BadValueError
+from ridgeline.errors import BadValueError, RidgelineError
 from ridgeline.files import write_whole
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
@@ -33,7 +33,7 @@ from ridgeline.onnx.module import OnnxModule
 from ridgeline.onnx.writing.emitter import Emitter, OnnxExportError, dimension, onnx_type
 from ridgeline.onnx.writing.rules import write
 from ridgeline.ops.sort import SORT
-from ridgeline.tensors.pytree import flatten
+from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import ArgumentInput, SizesNeeded
 from ridgeline.tracing.recording import Recording
@@ -72,9 +72,61 @@ def save(
         proto = _model(recording, made, leaves, function, dynamic or {}, opset)
         onnx.checker.check_model(proto, full_check=True)
         _compare(proto, function, args, kwargs)
+        longer = _longer(args, kwargs, recording, leaves)
+        if longer is not None:
+            _compare_if_it_runs(proto, function, *longer)
     where = Path(path)
     write_whole(where, proto.SerializeToString())
     return where
+
+
+def _refuse_fixed(recording: Recording, named: Mapping[Any, str]) -> None:
+    """Raise where an axis that is named can have one length only."""
+    if recording.pattern is None:
+        return
+    values = recording.pattern.facts.values
+    for fact in recording.pattern.facts:
+        terms = fact.size.form.terms
+        same = sorted(terms.values()) == [-1, 1] and all(
+            len(monomial) == 1 and isinstance(monomial[0], Sym) for monomial in terms
+        )  # two axes are as long as each other
+        # what is divided evenly still is at twice the length; what is a number is not
+        doubled = [{**values, name: 2 * values[name]} for name in fact.unknowns]
+        fixed = fact.relation == "==" and fact.holds and not all(map(fact.fits, doubled))
+        if fixed and not (same and not fact.size.form.constant):
+            text = str(fact.size)
+            for size, name in named.items():
+                text = re.sub(rf"\b{re.escape(str(size))}\b", name, text)
+            raise OnnxExportError(
+                f"an axis that is named has one length only: {text} has to be 0",
+                help="leave the axis out of dynamic=, or compute what needs it from its size",
+            )
+
+
+def _longer(
+    args: Sequence[Any], kwargs: dict[str, Any], recording: Recording, leaves: Sequence[Any]
+) -> tuple[Any, Any] | None:
+    """The arguments with one more element along each axis that may have any length."""
+    if recording.pattern is None:
+        return None
+    made = list(leaves)
+    for place, kind in recording.pattern.types.items():
+        own = leaves[place].detach().numpy()
+        shape = [n if isinstance(m, int) else n + 1 for n, m in zip(own.shape, kind.shape)]
+        made[place] = rl.tensor(np.resize(own, shape))
+    longer: tuple[Any, Any] = unflatten(recording.signature.structure, made)
+    return longer
+
+
+def _compare_if_it_runs(
+    proto: ModelProto, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    """Compare at other lengths, unless the function itself does not take them."""
+    try:
+        function(*args, **kwargs)
+    except RidgelineError:
+        return
+    _compare(proto, function, args, kwargs)
 
 
 def _model(
@@ -94,6 +146,7 @@ def _model(
                 assert isinstance(symbol, Sym)
                 emitter.symbols.setdefault(symbol, (info.name, axis))
                 named_sizes.setdefault(size, dynamic.get(info.name, {}).get(axis, str(size)))
+    _refuse_fixed(recording, named_sizes)
     for node, source in zip(graph.inputs, recording.inputs.values()):
         if isinstance(source, ArgumentInput):
             emitter.names[node] = made.inputs[made.input_of[source.index]].name
