@@ -66,7 +66,7 @@ KEPT = re.compile(
     r"ratio|axis|classes|bias|window|patch",
     re.IGNORECASE,
 )
-DIVISORS = (64, 32, 16, 8, 4, 2, 1)
+DIVISORS = (64, 32, 16, 8, 4, 2, 1, -64)  # negative: batches are divided, too
 
 
 class Smaller(ast.NodeTransformer):
@@ -79,7 +79,8 @@ class Smaller(ast.NodeTransformer):
         value = node.value
         if type(value) is not int or value <= 16 or KEPT.search(self.name):
             return node
-        smaller = min(value, 2) if "batch" in self.name else max(value // self.divisor, 8)
+        is_batch = self.divisor > 0 and "batch" in self.name
+        smaller = min(value, 2) if is_batch else max(value // abs(self.divisor), 8)
         return ast.copy_location(ast.Constant(smaller), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:  # a product of numbers is one size

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
+
+import torch
 
 import ridgeline as rl
 from ridgeline.record.modes import modes
@@ -84,12 +87,57 @@ def _encoder_layer(
     return norm(src + feed_forward(src), norm_weight_2, norm_bias_2)
 
 
+def _cast(name: str) -> Callable[..., Any]:
+    """A method that changes the element type, with an order of memory that it may be told."""
+
+    def call(x: Any, memory_format: Any = None) -> Any:
+        made = getattr(x, name)()
+        return made if memory_format is None else made.contiguous(memory_format=memory_format)
+
+    return call
+
+
+def _loss(name: str) -> Callable[..., Any]:
+    """A loss without torch's deprecated `size_average` and `reduce`, which may come by place."""
+    theirs, ours = getattr(torch.nn.functional, name), getattr(F, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature(theirs).bind(*args, **kwargs).arguments
+        if given.pop("size_average", None) is not None or given.pop("reduce", None) is not None:
+            raise NotImplementedError("size_average and reduce")
+        return ours(**given)
+
+    return call
+
+
 # by the names that `names.name_of` gives
 SPECIAL: dict[str, Callable[..., Any]] = {
     "torch._C._set_grad_enabled": _set_gradients,
     "torch._set_grad_enabled": _set_gradients,
     "torch.amp.autocast_mode._enter_autocast": _enter_autocast,
     "torch.amp.autocast_mode._exit_autocast": _exit_autocast,
+    **{
+        f"torch.nn.functional.{name}": _loss(name)
+        for name in ("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "binary_cross_entropy")
+    },
+    **{
+        f"Tensor.{name}": _cast(name)
+        for name in (
+            "bfloat16",
+            "bool",
+            "byte",
+            "char",
+            "double",
+            "float",
+            "half",
+            "int",
+            "long",
+            "short",
+            "cdouble",
+            "cfloat",
+        )
+    },
+    "torch._C._log_api_usage_once": _nothing,
     "torch._transformer_encoder_layer_fwd": _encoder_layer,
     "Tensor.view": seen_as,
     "torch._assert_async": _nothing,
