@@ -15,7 +15,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.compiler.kernel_profile import KernelTime, duration, quantity, short_name
-from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, library_call_name
+from ridgeline.compiler.memory_plan import (
+    HostCall,
+    JoinedCall,
+    KernelCall,
+    bytes_text,
+    library_call_name,
+)
 from ridgeline.fusion.materialize import on_host
 from ridgeline.graph.body import bodies
 from ridgeline.graph.graph import nbytes
@@ -153,6 +159,14 @@ def _summary(program: Program) -> Iterable[str]:
         f"temporaries: {quantity(layout.arena_bytes, 'B')} of arena for "
         f"{quantity(layout.peak_live, 'B')} alive at the peak"
     )
+    if layout.exact:
+        held, budget = program.held, program.compilation.budget
+        yield (
+            f"a call holds {bytes_text(held.total)}"
+            + (f" of {bytes_text(budget)}" if budget else "")
+            + f": {bytes_text(held.arguments)} of arguments and state, "
+            f"{bytes_text(held.results)} of results, {bytes_text(held.temporaries)} between kernels"
+        )
     if layout.in_place:
         replaced = sum(layout.made[number] for number, _ in layout.in_place)
         yield (

@@ -108,10 +108,14 @@ class Program:
         write_out(lower(optimize(self.graph, to, observe), to, observe), to, observe)
 
     def explain(self, detail: str = "summary") -> str:
-        """The program in words; `detail` is summary, kernels, loops or code."""
+        """The program in words; `detail` is summary, kernels, loops, code or memory."""
         from ridgeline.compiler.explain import explain_program
 
-        return explain_program(self, detail)
+        if detail != "memory":
+            return explain_program(self, detail)
+        from ridgeline.compiler.budget.plot import frontier_of
+
+        return f"{explain_program(self)}\n\n{frontier_of(self)}"
 
 
 _programs: Recent[Structure, Program] = Recent(MOST_PROGRAMS, MOST_NODES)

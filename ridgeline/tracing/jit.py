@@ -71,7 +71,7 @@ MOST_TRACES, MOST_SETTLED = 32, 4  # of these, those of templates
 # What user code or ours raises at a size that is no number; anything else is a fault, and is shown.
 REFUSALS = (RidgelineError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 _NONE: frozenset[int] = frozenset()
-_DETAILS = ("summary", "kernels", "loops", "code")
+_DETAILS = ("summary", "kernels", "loops", "code", "memory")
 
 
 class JitFunction:
@@ -430,6 +430,18 @@ class JitFunction:
 
         print(bisect(*self._prepared(args, kwargs)))
 
+    def frontier(self, *args: Any, **kwargs: Any) -> Any:
+        """Bytes against time of a call with these arguments; without any, of the latest call.
+
+        A list of the ways to run it with ever less memory, as `jit(memory=)` chooses from them. It
+        prints as a table, and `save("frontier.svg")` draws it.
+        """
+        from ridgeline.compiler.budget.plot import frontier_of  # for who asks about memory
+
+        if args or kwargs:
+            return frontier_of(compiled(self._prepared(args, kwargs)[0]))
+        return frontier_of(self.program)
+
     @property
     def history(self) -> list[str]:
         """The signatures of the last traces, and why each was made."""
@@ -457,8 +469,9 @@ class JitFunction:
 
         With arguments, how a call with them is computed; nothing runs. First comes a summary:
         kernels, FLOPs, bytes, and times where `profile` took them. `detail` says how far down the
-        text goes behind it: "kernels", "loops", or "code" for the generated code. With `stages`
-        the passes of the compiler are listed instead, those that changed something with a star, and
+        text goes behind it: "kernels", "loops", or "code" for the generated code; "memory" shows
+        bytes against time instead, for `jit(memory=)`. With `stages` the passes of the compiler are
+        listed instead, those that changed something with a star, and
         `after="fuse"` prints what there is after the pass of that name.
         """
         if args or kwargs:

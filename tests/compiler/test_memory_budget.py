@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -266,3 +268,21 @@ def test_a_thousand_random_programs_keep_budgets() -> None:
     with rl.config.override(cache_max_bytes=0):
         faults = [fault for seed in range(1000) if (fault := find(seed))]
     assert not faults, faults[0]
+
+
+def test_the_frontier_in_words_and_as_a_drawing(tmp_path: Path) -> None:
+    x = batch()
+    step, _ = training("1 GiB")
+    ways = step.frontier(x)
+    assert len(ways) > 3
+    assert [w.nbytes for w in ways] == sorted((w.nbytes for w in ways), reverse=True)
+    assert ways[0].repeats == 0 < ways[-1].repeats
+    assert ways[0].seconds < ways[-1].seconds
+    with pytest.raises(MemoryBudgetError) as caught:
+        training(1)[0](x)
+    assert ways[-1].nbytes == caught.value.smallest
+    shown = str(step.explanation("memory"))
+    assert str(ways) in shown and "of arguments and state" in shown
+    ways.save(tmp_path / "frontier.svg")
+    drawing = ElementTree.parse(tmp_path / "frontier.svg").getroot()
+    assert len(list(drawing.iter("{http://www.w3.org/2000/svg}circle"))) == len(ways)

@@ -17,7 +17,7 @@ from ridgeline.codegen.cuda.horizontal_fusion import FusedCall, fits, join_key, 
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.machine_code import sources_fingerprint
 from ridgeline.compiler.backend import Backend, Libraries, LibraryOp, NumpyCalls
-from ridgeline.compiler.memory_plan import Layout, shared_values
+from ridgeline.compiler.memory_plan import JoinedCall, KernelCall, Layout, shared_values
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import FusionGroup, Roofline
@@ -49,6 +49,7 @@ from ridgeline.runtime.cuda.product import (
     ProductLaunch,
     reads_narrow,
 )
+from ridgeline.runtime.memory import block_bytes, exact_bytes
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.occupancy import reason_to_part
@@ -141,6 +142,15 @@ class CudaBackend(Backend):
     def reads_narrow_operands(self, node: Node, facts: GpuMachine) -> bool:
         """Products of 16-bit operands in float32 are what tensor cores do."""
         return cublaslt.library() is not None and reads_narrow(node)
+
+    def block_bytes(self, nbytes: int, exact: bool) -> int:
+        """The size class of the pool, or whole pages."""
+        return exact_bytes(nbytes) if exact else block_bytes(nbytes)
+
+    def workspace(self, layout: Layout) -> int:
+        """What the call that needs most needs for itself."""
+        own = [c.launch for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
+        return max((launch.workspace for launch in own), default=0)
 
     def horizontal_fusion(self) -> JoinedKernels:
         """One launch whose blocks are shared out among kernels."""

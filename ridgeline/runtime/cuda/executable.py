@@ -37,9 +37,10 @@ class CudaExecutable(LayoutExecutable):
         super().__init__(layout, calls)
         self._target, self._graph = target, calls.graph
         self.space = DeviceSpace(target.device.number)
-        own = [c.launch for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
-        workspace = max((launch.workspace for launch in own), default=0)
-        slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
+        workspace = target.workspace(layout)
+        slots = Slots(
+            layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace, layout.exact
+        )
         self._workspace, self._wrong = slots.workspace, slots.wrong
         self._counts: list[int] = []  # of the steps that each call is
         target.device.activate()  # libraries describe their calls for the current device

@@ -72,15 +72,15 @@ class DevicePool:
         self.stream.synchronize()
         call("cuMemPoolTrimTo", _driver_pool(self.stream), 0)
 
-    def take(self, nbytes: int) -> tuple[int, int]:
+    def take(self, nbytes: int, exact: bool = False) -> tuple[int, int]:
         """A block, from the cache if there is one; an error that says who holds what if not."""
         self.collect()
         try:
-            return self.blocks.take(nbytes)
+            return self.blocks.take(nbytes, exact)
         except MemoryError:
             pass  # other streams' pools may keep what is needed
         try:
-            return with_room(self.stream.device, lambda: self.blocks.take(nbytes))
+            return with_room(self.stream.device, lambda: self.blocks.take(nbytes, exact))
         except MemoryError:
             raise shortage(self.stream.device, nbytes, self.blocks) from None
 
@@ -135,8 +135,8 @@ class DeviceBuffer:
     )  # fmt: skip
     __del__: Callable[[], object]
 
-    def __init__(self, pool: DevicePool, nbytes: int) -> None:
-        self._block = pool.take(nbytes)
+    def __init__(self, pool: DevicePool, nbytes: int, exact: bool = False) -> None:
+        self._block = pool.take(nbytes, exact)
         self.__del__ = partial(pool.blocks.returned, self._block)
         self.device_address = self._block[0]
         self.nbytes = nbytes
@@ -194,9 +194,9 @@ class DeviceBuffer:
         return f"DeviceBuffer({self.nbytes} bytes of {where})"
 
 
-def allocate(stream: Stream, nbytes: int) -> DeviceBuffer:
-    """Memory with undefined contents for work on a stream."""
-    return DeviceBuffer(pool_of(stream), nbytes)
+def allocate(stream: Stream, nbytes: int, exact: bool = False) -> DeviceBuffer:
+    """Memory with undefined contents for work on a stream; `exact`: in no larger block."""
+    return DeviceBuffer(pool_of(stream), nbytes, exact)
 
 
 def statistics(number: int) -> dict[str, Any]:
@@ -211,17 +211,17 @@ def statistics(number: int) -> dict[str, Any]:
     }
 
 
-def arena(stream: Stream, nbytes: int) -> DeviceBuffer:
-    """At least so many bytes, whose contents last for one program's run.
+def arena(stream: Stream, nbytes: int, exact: bool = False) -> DeviceBuffer:
+    """At least so many bytes, whose contents last for one program's run; `exact`: no more.
 
     Programs run one after the other on a stream, so they can share; a larger block replaces a
     smaller one, which whoever still refers to it keeps alive.
     """
     found = _arenas.get(id(stream))
-    if found is None or found.nbytes < nbytes:
+    if found is None or found.nbytes < nbytes or (exact and found.nbytes > nbytes):
         _arenas.pop(id(stream), None)
         found = None  # let go before the larger one is taken
-        found = _arenas[id(stream)] = allocate(stream, nbytes)
+        found = _arenas[id(stream)] = allocate(stream, nbytes, exact)
     return found
 
 

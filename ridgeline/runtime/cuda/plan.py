@@ -41,6 +41,7 @@ class Slots:
     arena: tuple[tuple[int, int], ...]
     arena_bytes: int
     workspace_bytes: int
+    exact: bool = False  # memory is taken in blocks of its own size
 
     @property
     def workspace(self) -> int:
@@ -176,7 +177,7 @@ class DevicePlan:
     ) -> tuple[list[Any], list[int], DeviceBuffer]:
         """Memory for all slots; the addresses of what is given and made, and the arena."""
         slots, name = self._slots, self.device.name
-        scratch = arena(stream, slots.arena_bytes + slots.workspace_bytes)
+        scratch = arena(stream, slots.arena_bytes + slots.workspace_bytes, slots.exact)
         held: list[Any] = []
         numbers: list[int] = []
         for memory in inputs:
@@ -189,7 +190,7 @@ class DevicePlan:
         for number, size in enumerate(slots.made):
             memory = reused.get(number) if reused else None
             fits = memory is not None and memory.writable_on(stream)
-            held.append(memory if fits else allocate(stream, size))
+            held.append(memory if fits else allocate(stream, size, slots.exact))
         if not numbers:
             return held, [memory.device_address for memory in held], scratch
         sent = self._numbers(b"".join([_padded(inputs[n]) for n in numbers]), stream)
