@@ -53,7 +53,7 @@ class MovingViews:
         self, recording: Recording, conditions: Conditions, leaves: Sequence[Any]
     ) -> Recording:
         """A recording over the values of blocks among its arguments, where nothing else counts."""
-        if conditions.open or conditions.fleeting or recording.tracked or recording.symbolic:
+        if conditions.open or conditions.fleeting or recording.symbolic:
             return recording
         structure = recording.signature.structure
         exact = recording.touched | self._exact.get(structure, set())
@@ -145,10 +145,14 @@ def _over_values(recording: Recording, blocks: Set[int], given: Sequence[Any]) -
     gone = recording.inputs.keys() - inputs.keys()
     if not gone.isdisjoint(topological(outputs, gone.__contains__)):
         return None
-    signature = replace(recording.signature, leaves=tuple(specs))
+    tracked = recording.tracked
+    if tracked is not None:
+        graphs, saved = ({n: outputs[n] for n in part} for part in (tracked.outputs, tracked.saved))
+        tracked = replace(tracked, outputs=graphs, saved=saved, inputs=dict(inputs))
     return replace(
-        recording, signature=signature, inputs=inputs, outputs=outputs, by_value=frozenset(blocks)
-    )
+        recording, signature=replace(recording.signature, leaves=tuple(specs)), inputs=inputs,
+        outputs=outputs, tracked=tracked, by_value=frozenset(blocks),
+    )  # fmt: skip
 
 
 def _moved(before: Signature, after: Signature) -> set[int]:

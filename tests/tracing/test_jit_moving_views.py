@@ -289,3 +289,16 @@ def test_a_view_from_outside_that_becomes_a_variable() -> None:
         assert view.requires_grad and view.grad is not None
         np.testing.assert_array_equal(view.grad.numpy(), 2 * ref[2 * i : 2 * i + 2])
     assert not data.requires_grad
+
+
+def test_gradients_flow_on_through_what_batches_gave() -> None:
+    data, weight = table(), rl.nn.Parameter(rl.ones(4))
+    step = rl.jit(lambda x: (x * weight).tanh().sum())
+    for i in range(4):
+        weight.grad = None
+        step(data[i : i + 2]).backward()
+        batch = data.numpy()[i : i + 2].astype(np.float64)
+        truth = (batch * (1 - np.tanh(batch) ** 2)).sum(0)
+        assert weight.grad is not None
+        np.testing.assert_allclose(weight.grad.numpy(), truth, rtol=1e-4, atol=1e-6)
+    assert step.traces == 1
