@@ -77,3 +77,15 @@ def _shown(value: Any) -> str:
         return "a tensor"
     text = repr(value)
     return text if len(text) < 40 else f"{type(value).__name__}"
+
+
+def otherwise(run: Run) -> str:
+    """Why a flush of a deferred run is none of those that are known."""
+    if not run.at.endings:
+        return "a flush came where none came before"
+    known = run.at.endings.get(run.held())
+    return (
+        "other results are held than before"
+        if known is None or known.known.ready()
+        else "its program is not compiled yet"
+    )

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import dataclass
 from typing import Any
 
-from ridgeline.record.cells import GRAPH, LEAF, Cell
-from ridgeline.tape.entries import Entry, Look, Many, NotTaped, Ref, Shown, Spent
+from ridgeline.atomic import Change
+from ridgeline.graph.origins import running
+from ridgeline.record.cells import GRAPH, LEAF, Cell, Rare
+from ridgeline.tape.entries import (
+    BLOCK,
+    MADE,
+    Entry,
+    Gradient,
+    Look,
+    Many,
+    NotTaped,
+    Place,
+    Ref,
+    Shown,
+    Spent,
+    Write,
+)
 from ridgeline.tape.run import Run, is_resident
 from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor
+
+_GONE = weakref.ref(Place())  # of a variable that nobody holds any more
 
 
 def is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]) -> bool:
@@ -109,3 +128,107 @@ def accumulates(run: Run, entry: Entry) -> bool:
         elif grad is None or not run.is_at(grad, gradient.before):
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen of a call while it was recorded."""
+
+    tensors: list[Tensor]  # that it was given
+    before: list[Any]  # their cells, versions and modes before it
+    gradients: list[tuple[Tensor, Ref | None]]  # that it added to, with what was there
+    draws: list[tuple[Any, int]]
+    writers: set[Any]  # functions that write through views of memory, which grows
+
+
+def note_effects(run: Run, entry: Entry, made: Any, seen: Observed) -> None:
+    """Note what a call did besides giving its result, and that."""
+    writes: dict[int, Write] = {}
+    tracks: list[tuple[int, int]] = []
+    kinds = [ref.kind for ref in refs(entry.args)]
+    for place, (tensor, (cell, version, mode, track)) in enumerate(zip(seen.tensors, seen.before)):
+        if tensor._cell is not cell:
+            raise NotTaped("a tensor was given other memory")
+        own = tensor._track is cell or tensor._track.mode == LEAF
+        if cell.version != version and not own and tensor._track.rare is not None:
+            raise NotTaped("a write to what was a variable")
+        if cell.version != version and kinds[place] == BLOCK:
+            seen.writers.add(entry.function)
+            raise NotTaped("a write through a block")
+        number = cell.slot if cell.run is run else run.numbers.get(id(cell))
+        if cell.version != version or cell.mode != mode:
+            if mode == GRAPH and cell.run is not run:
+                raise NotTaped("a write to what keeps a graph")
+            if number is None or cell.node.buffer is not None:
+                raise NotTaped("a write that has its value")
+            writes[number] = Write(number, cell.version - version, cell.mode)
+        if tensor._track is not cell and tensor._track.mode != track:
+            tracks.append((place, tensor._track.mode))
+    entry.bound = run.count
+    entry.result = run.template(made, seen.tensors)
+    if _carries_graph(entry.result) and any(
+        ref.kind != MADE and ref.mode == GRAPH for ref in refs(entry.args)
+    ):
+        raise NotTaped("an operand with a graph of before the last flush")
+    gradients = _learnt_gradients(run, seen, writes)
+    entry.writes, entry.tracks = tuple(writes.values()), tuple(tracks)
+    entry.draws, entry.grads = tuple(seen.draws), gradients
+    for number in writes:
+        if number in run.outside:
+            run.wrote(number)
+    if run.let_go == running.let_go:  # most calls are no backward passes, and made are many
+        entry.spent = ()
+        return
+    run.let_go = running.let_go
+    spent = [n for n, ref in run.made.items() if n not in run.spent and is_spent(ref())]
+    entry.spent = tuple([let_go(run, number) for number in spent])
+    run.spent.update(spent)
+
+
+def _learnt_gradients(run: Run, seen: Observed, writes: dict[int, Write]) -> tuple[Gradient, ...]:
+    """The gradients that a backward pass made or added to."""
+    found: list[Gradient] = []
+    for owner, before in seen.gradients:
+        cell, grad = owner._cell, owner._details().grad
+        number = run.numbers.get(id(cell)) if cell.run is not run else cell.slot
+        if number is None or grad is None or run.owner(number) is not owner:
+            raise NotTaped("a gradient of something else")
+        if before is None:
+            own = grad._cell
+            if grad._steps or grad._track is not own or own.rare is not None:
+                raise NotTaped("a gradient that is a view")
+            if own.node.buffer is not None or own.run is run:
+                raise NotTaped("a gradient that has its value")
+            kind = own.node.types[0]
+            found.append(Gradient(number, None, run.adopt(own), kind, own.mode))
+        else:
+            target = grad._cell
+            if target.node.buffer is not None:
+                raise NotTaped("a gradient that has its value")
+            writes[before.number] = Write(before.number, 1, target.mode)
+            kind = target.node.types[0]
+            found.append(Gradient(number, before, before.number, kind, target.mode))
+    return tuple(found)
+
+
+def _carries_graph(result: Any) -> bool:
+    """True where gradients flow through a result of a call."""
+    if type(result) is Many:
+        return any(map(_carries_graph, result.parts))
+    return type(result) is Shown and result.mode == GRAPH
+
+
+def spent_by(run: Run, entry: Entry) -> list[Change]:
+    """What a backward pass that lets its graph go changes."""
+    changes: list[Change] = []
+    behind: list[Any] = []
+    for spent in entry.spent:
+        if not behind:
+            owners = [run.owner(number) for number in spent.variables]
+            behind = [_GONE if owner is None else weakref.ref(owner) for owner in owners]
+        cell = run.cell(spent.number)
+        if cell is not None:
+            details = Rare() if cell.rare is None else cell.rare
+            changes += [(details, "spent", True), (details, "behind", (behind, spent.lost))]
+            changes.append((cell, "rare", details))
+    return changes

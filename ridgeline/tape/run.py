@@ -193,6 +193,11 @@ class Run:
         self.count = number + 1
         return number
 
+    def not_learnt(self, why: str) -> None:
+        """Note, for people, why the calls of this run are recorded again next time."""
+        if self.start is not None:
+            self.start.after.why = why
+
     def forget(self, count: int) -> None:
         """Take numbers back from memory, which no entry refers to."""
         for number in range(count, self.count):

@@ -15,38 +15,34 @@ from ridgeline.execution import flush_log
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, running
-from ridgeline.record.cells import GRAPH, LEAF, Cell, Rare
+from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import begin_with
 from ridgeline.record.upcalls import Match
-from ridgeline.tape.deviations import called, deviation
+from ridgeline.tape.deviations import called, deviation, otherwise
 from ridgeline.tape.endings import Ending, learnt
 from ridgeline.tape.entries import (
-    BLOCK,
     MADE,
     MOST_TRIED,
     Entry,
-    Gradient,
-    Many,
     NotTaped,
     Place,
     Ref,
     Shown,
-    Write,
     is_line,
     numbers_in,
 )
 from ridgeline.tape.learning import (
+    Observed,
     accumulates,
     alike,
     collect,
     is_settled,
-    is_spent,
     is_transparent,
-    let_go,
     looked_at,
-    refs,
+    note_effects,
+    spent_by,
 )
 from ridgeline.tape.run import MISS, Run, whole
 from ridgeline.tensors.differentiable import HookHandle
@@ -60,7 +56,6 @@ MOST_NEXT = 512  # all that may come there, of one function
 MOST_ENTRIES = 1 << 14  # of all tapes of a thread
 _new = object.__new__
 _ref = weakref.ref
-_GONE = _ref(Place())  # of a variable that nobody holds any more
 
 
 class TapeRecorder:
@@ -301,7 +296,7 @@ class TapeRecorder:
                 cell = run.cell_of(gradient)
                 gradients.append(cell)
                 changes.append((owner._details(), "grad", whole(cell)))
-        changes += self._spent(run, entry)
+        changes += spent_by(run, entry)
         draws = tuple([(g._seed, g.skip(count)) for g, count in entry.draws])
         run.drawn += draws
         for cell in (*fresh.values(), *gradients):
@@ -317,21 +312,6 @@ class TapeRecorder:
             )
         )
         return made
-
-    def _spent(self, run: Run, entry: Entry) -> list[Change]:
-        """What a backward pass that lets its graph go changes."""
-        changes: list[Change] = []
-        behind: list[Any] = []
-        for spent in entry.spent:
-            if not behind:
-                owners = [run.owner(number) for number in spent.variables]
-                behind = [_GONE if owner is None else _ref(owner) for owner in owners]
-            cell = run.cell(spent.number)
-            if cell is not None:
-                details = Rare() if cell.rare is None else cell.rare
-                changes += [(details, "spent", True), (details, "behind", (behind, spent.lost))]
-                changes.append((cell, "rare", details))
-        return changes
 
     # ---- calls that are recorded ----------------------------------------------------------------
 
@@ -431,7 +411,7 @@ class TapeRecorder:
         elif running.looked:
             raise NotTaped("a call that goes by values")
         else:
-            self._effects(run, entry, made, tensors, before)
+            note_effects(run, entry, made, self._observed(tensors, before))
             plain = not (entry.writes or entry.tracks or entry.draws or entry.grads or entry.spent)
             result = entry.result
             if plain and type(result) is Shown and result.new and not result.steps:
@@ -443,74 +423,8 @@ class TapeRecorder:
             self._entries += 1
         return entry
 
-    def _effects(
-        self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
-    ) -> None:
-        """Note what a call did besides giving its result, and that."""
-        writes: dict[int, Write] = {}
-        tracks: list[tuple[int, int]] = []
-        kinds = [ref.kind for ref in refs(entry.args)]
-        for place, (tensor, (cell, version, mode, track)) in enumerate(zip(tensors, before)):
-            if tensor._cell is not cell:
-                raise NotTaped("a tensor was given other memory")
-            own = tensor._track is cell or tensor._track.mode == LEAF
-            if cell.version != version and not own and tensor._track.rare is not None:
-                raise NotTaped("a write to what was a variable")
-            if cell.version != version and kinds[place] == BLOCK:
-                self._writers.add(entry.function)
-                raise NotTaped("a write through a block")
-            number = cell.slot if cell.run is run else run.numbers.get(id(cell))
-            if cell.version != version or cell.mode != mode:
-                if mode == GRAPH and cell.run is not run:
-                    raise NotTaped("a write to what keeps a graph")
-                if number is None or cell.node.buffer is not None:
-                    raise NotTaped("a write that has its value")
-                writes[number] = Write(number, cell.version - version, cell.mode)
-            if tensor._track is not cell and tensor._track.mode != track:
-                tracks.append((place, tensor._track.mode))
-        entry.bound = run.count
-        entry.result = run.template(made, tensors)
-        if _carries_graph(entry.result) and any(
-            ref.kind != MADE and ref.mode == GRAPH for ref in refs(entry.args)
-        ):
-            raise NotTaped("an operand with a graph of before the last flush")
-        gradients = self._learnt_gradients(run, writes)
-        entry.writes, entry.tracks = tuple(writes.values()), tuple(tracks)
-        entry.draws, entry.grads = tuple(self._draws), gradients
-        for number in writes:
-            if number in run.outside:
-                run.wrote(number)
-        if run.let_go == running.let_go:  # most calls are no backward passes, and made are many
-            entry.spent = ()
-            return
-        run.let_go = running.let_go
-        spent = [n for n, ref in run.made.items() if n not in run.spent and is_spent(ref())]
-        entry.spent = tuple([let_go(run, number) for number in spent])
-        run.spent.update(spent)
-
-    def _learnt_gradients(self, run: Run, writes: dict[int, Write]) -> tuple[Gradient, ...]:
-        found: list[Gradient] = []
-        for owner, before in self._gradients or ():
-            cell, grad = owner._cell, owner._details().grad
-            number = run.numbers.get(id(cell)) if cell.run is not run else cell.slot
-            if number is None or grad is None or run.owner(number) is not owner:
-                raise NotTaped("a gradient of something else")
-            if before is None:
-                own = grad._cell
-                if grad._steps or grad._track is not own or own.rare is not None:
-                    raise NotTaped("a gradient that is a view")
-                if own.node.buffer is not None or own.run is run:
-                    raise NotTaped("a gradient that has its value")
-                kind = own.node.types[0]
-                found.append(Gradient(number, None, run.adopt(own), kind, own.mode))
-            else:
-                target = grad._cell
-                if target.node.buffer is not None:
-                    raise NotTaped("a gradient that has its value")
-                writes[before.number] = Write(before.number, 1, target.mode)
-                kind = target.node.types[0]
-                found.append(Gradient(number, before, before.number, kind, target.mode))
-        return tuple(found)
+    def _observed(self, tensors: list[Tensor], before: list[Any]) -> Observed:
+        return Observed(tensors, before, self._gradients or [], self._draws, self._writers)
 
     def _registered(
         self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
@@ -526,7 +440,7 @@ class TapeRecorder:
             entry.function, entry.args, entry.names, entry.mark, entry.caller, entry.gradients,
             entry.autocast,
         )  # fmt: skip
-        self._effects(run, again, made, tensors, before)
+        note_effects(run, again, made, self._observed(tensors, before))
         effects = again.writes, again.tracks, again.draws, len(again.grads)
         known = entry.writes, entry.tracks, entry.draws, len(entry.grads)
         if effects != known or not alike(again.result, entry.result):
@@ -609,7 +523,7 @@ class TapeRecorder:
         if run.deferred and self._ended(run, cells, reason):
             return
         if run.deferred:
-            self._missed(run, self._otherwise(run))
+            self._missed(run, otherwise(run))
         if not cells and not self.graph.pending:
             if run.start is not None or run.lost:
                 self._restart()
@@ -660,21 +574,6 @@ class TapeRecorder:
             place.length = run.calls + len(run.log)
             place.last, place.misses = ending, max(place.misses - 1, 0) if keeps else 0
 
-    def _not_learnt(self, run: Run, why: str) -> None:
-        if run.start is not None:
-            run.start.after.why = why
-
-    def _otherwise(self, run: Run) -> str:
-        """Why a flush of a deferred run is none of those that are known."""
-        if not run.at.endings:
-            return "a flush came where none came before"
-        known = run.at.endings.get(run.held())
-        return (
-            "other results are held than before"
-            if known is None or known.known.ready()
-            else "its program is not compiled yet"
-        )
-
     def _ran(
         self, match: Match, nodes: Mapping[Cell, Node], tracked: Sequence[Node], drawn: Drawn
     ) -> None:
@@ -685,23 +584,16 @@ class TapeRecorder:
         held = run.held()
         ending = run.at.endings.get(held) or learnt(run, match, nodes, drawn, bool(tracked))
         if ending is None:
-            self._not_learnt(run, "its results or operands are not all of its own calls")
+            run.not_learnt("its results or operands are not all of its own calls")
             return
         known = {output.number for output in ending.outputs}
         alive = {number for number, ref in run.made.items() if ref() is not None}
         written = {number for number, found in run.outside.items() if found.written}
         if not alive <= known or not written <= known:
-            self._not_learnt(run, "its results are not all computed")
+            run.not_learnt("its results are not all computed")
             return
         run.at.endings[held] = ending
         self._reached(run, ending)
-
-
-def _carries_graph(result: Any) -> bool:
-    """True where gradients flow through a result of a call."""
-    if type(result) is Many:
-        return any(map(_carries_graph, result.parts))
-    return type(result) is Shown and result.mode == GRAPH
 
 
 begin_with(TapeRecorder)

@@ -63,7 +63,7 @@ from ridgeline.tensors.arguments import (
 from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.signatures import Face, method_signature, public_signature
 from ridgeline.tensors.storage import SPARSE, TURNED, sparse_method, turning
-from ridgeline.tensors.tensor import Tensor, as_view, seen_through, tensor, wrap
+from ridgeline.tensors.tensor import Tensor, as_shared, as_view, seen_through, tensor, wrap
 from ridgeline.tensors.typed import typed
 from ridgeline.tensors.written import fitted, kind_of, written_into
 
@@ -252,7 +252,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
         except SLIPS as error:
             raise explained(body, name, values, named, error) from error
         if shares:
-            result = _shared(result, [*zip(operands.tensors, sources)])
+            result = as_shared(result, [*zip(operands.tensors, sources)])
         return finish(result, operands.mode, here(), values, operands.shared)
 
     return _dressed(function, entry)
@@ -267,18 +267,6 @@ def _nodes_in(values: Sequence[Any]) -> list[Node]:
         elif isinstance(value, list):
             found += _nodes_in(value)
     return found
-
-
-def _shared(result: Any, arguments: Sequence[tuple[Tensor, Node]]) -> Any:
-    """Results that are arguments as these tensors, and what movement makes of them as views."""
-    if isinstance(result, tuple | list):
-        return type(result)([_shared(part, arguments) for part in result])
-    for given, node in arguments if isinstance(result, Node) else ():
-        if result is node:
-            return given
-        if steps_between(result, node) is not None:
-            return as_view(given, node, result)
-    return result
 
 
 def make_creation(entry: Entry) -> Callable[..., Any]:

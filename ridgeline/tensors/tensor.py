@@ -8,7 +8,7 @@ in `differentiable.py`; what needs memory or Python values is here.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
@@ -389,6 +389,18 @@ def as_view(source: Tensor, base: Node, result: Node) -> Tensor:
     if steps is None:
         return wrap(result, result_mode(source._resolved()[1].mode))
     return seen_through(source, result, steps)
+
+
+def as_shared(result: Any, arguments: Sequence[tuple[Tensor, Node]]) -> Any:
+    """Results that are arguments as these tensors, and what movement makes of them as views."""
+    if isinstance(result, tuple | list):
+        return type(result)([as_shared(part, arguments) for part in result])
+    for given, node in arguments if isinstance(result, Node) else ():
+        if result is node:
+            return given
+        if steps_between(result, node) is not None:
+            return as_view(given, node, result)
+    return result
 
 
 def seen_through(source: Tensor, result: Node, steps: tuple[Step, ...]) -> Tensor:
