@@ -99,7 +99,8 @@ def written_out(roots: Sequence[Node], whole: bool = True) -> list[Node]:
     graph = Graph.below(roots, has_value)
     while True:
         graph = Graph.below(_once(graph, whole), has_value)
-        if whole or not any(current.op is GRADIENTS for current in graph.order):
+        left = [n for n in graph.order if n.op is GRADIENTS and not has_value(n)]
+        if whole or not left:
             return list(graph.outputs)
 
 
