@@ -232,7 +232,7 @@ def laid_out(function: Any, *shapes: tuple[int, ...], target: StatedGpu) -> Layo
     for arg in args:
         arg.float().numpy()
 
-    def stop(graph: Graph, pairs: Any) -> None:
+    def stop(graph: Graph, pairs: Any, budget: int) -> None:
         raise Traced(graph, pairs)
 
     with pytest.MonkeyPatch.context() as patch, rl.config.override(tier="compiled"):

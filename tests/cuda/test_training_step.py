@@ -70,7 +70,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
             optimizer.step()
             return loss
 
-        def stop(graph: Graph, pairs: Pairs) -> None:
+        def stop(graph: Graph, pairs: Pairs, budget: int) -> None:
             raise Traced(graph, pairs)
 
         with monkeypatch.context() as patch, rl.config.override(tier="compiled"):
