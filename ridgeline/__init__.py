@@ -92,6 +92,7 @@ from ridgeline.tensors.autocast import (
     get_autocast_cpu_dtype as get_autocast_cpu_dtype,
     get_autocast_dtype as get_autocast_dtype,
     get_autocast_gpu_dtype as get_autocast_gpu_dtype,
+    is_autocast_cpu_enabled as is_autocast_cpu_enabled,
     is_autocast_enabled as is_autocast_enabled,
 )
 from ridgeline.tensors.creation import (
@@ -125,10 +126,11 @@ cfloat, cdouble = complex64, complex128
 pi, inf, nan, e, newaxis = math.pi, math.inf, math.nan, math.e, None
 
 _SUBMODULES = frozenset((
-    "accelerator", "amp", "array_api", "backends", "compiling", "cuda", "data", "distributed",
-    "distributions", "fft", "func", "fx", "hub", "learn", "linalg", "masked", "models",
-    "multiprocessing", "nn", "onnx", "optim", "profile", "profiler", "random", "serialization",
-    "signal", "sparse", "special", "testing", "train", "types", "utils", "version", "vision",
+    "accelerator", "amp", "array_api", "backends", "compiling", "cpu", "cuda", "data",
+    "distributed", "distributions", "fft", "func", "fx", "hub", "learn", "linalg", "masked",
+    "models", "multiprocessing", "nn", "onnx", "optim", "profile", "profiler", "random",
+    "serialization", "signal", "sparse", "special", "testing", "train", "types", "utils", "version",
+    "vision",
 ))  # fmt: skip
 # what loads on first use, by the module that has it
 _HOMES = {

@@ -86,7 +86,7 @@ class _Cudnn(_Library):
     enabled = True
     benchmark = False
     benchmark_limit = 10
-    allow_tf32 = True
+    allow_tf32 = _setting("allow_tf32_convolutions")
     deterministic = _setting("deterministic")
 
     def is_available(self) -> bool:

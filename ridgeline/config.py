@@ -11,6 +11,7 @@ import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Literal, get_args
@@ -20,6 +21,7 @@ from ridgeline.errors import RidgelineError
 
 Tier = Literal["auto", "interpreter", "compiled"]
 Isa = Literal["auto", "avx2"]
+Products = Literal["model", "library", "own"]
 PREFIX = "RIDGELINE_"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -50,6 +52,8 @@ class Config:
     isa: Isa = "auto"  # the widest instructions of a CPU to use; fixed at import
     portable: bool = False  # on Linux, run as on systems without its own calls; fixed at import
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
+    allow_tf32_convolutions: bool = True  # the same of convolutions, as torch has it
+    products: Products = "model"  # on a GPU: whose matrix products, where there are two kinds
     audit: bool = False  # jit traces now and then instead of replaying, and compares
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
     verify: bool = False  # check the form of what every pass of the compiler gives
@@ -97,11 +101,11 @@ class Config:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Config:
-        """Defaults, replaced by the RIDGELINE_* variables that are set."""
+        """Defaults, replaced by the RIDGELINE_* variables that are set, and not to nothing."""
         made = cls()
         for field in fields(cls):
-            text = environment.get(PREFIX + field.name.upper())
-            if text is None:
+            text = environment.get(PREFIX + field.name.upper(), "")
+            if not text.strip():
                 continue
             try:
                 setattr(made, field.name, _parse(getattr(made, field.name), text))
@@ -154,14 +158,9 @@ def _check_flag(name: str, value: Any) -> None:
         raise ConfigError(f"{name} must be True or False, not {value!r}")
 
 
-def _check_tier(name: str, value: Any) -> None:
-    if value not in get_args(Tier):
-        raise ConfigError(f"{name} must be one of {', '.join(get_args(Tier))}, not {value!r}")
-
-
-def _check_isa(name: str, value: Any) -> None:
-    if value not in get_args(Isa):
-        raise ConfigError(f"{name} must be one of {', '.join(get_args(Isa))}, not {value!r}")
+def _check_choice(kind: Any, name: str, value: Any) -> None:
+    if value not in get_args(kind):
+        raise ConfigError(f"{name} must be one of {', '.join(get_args(kind))}, not {value!r}")
 
 
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
@@ -169,13 +168,15 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "cache_max_bytes": _check_count,
     "buffer_cache_bytes": _check_count,
     "threads": _check_threads,
-    "tier": _check_tier,
+    "tier": partial(_check_choice, Tier),
     "huge_pages": _check_flag,
     "calibrate": _check_flag,
     "deterministic": _check_flag,
-    "isa": _check_isa,
+    "isa": partial(_check_choice, Isa),
     "portable": _check_flag,
     "allow_tf32": _check_flag,
+    "allow_tf32_convolutions": _check_flag,
+    "products": partial(_check_choice, Products),
     "audit": _check_flag,
     "allow_winograd": _check_flag,
     "passes_until": _check_name,

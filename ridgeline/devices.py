@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from importlib import import_module
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from ridgeline.errors import DeviceError, DeviceKindError
@@ -25,6 +27,7 @@ KINDS = {
     "cuda": Kind(
         "ridgeline.runtime.cuda.backend:CudaBackend", "ridgeline.runtime.cuda.space:DeviceSpace"
     ),
+    "mesh": Kind("ridgeline.sharding.backend:MeshBackend", "ridgeline.sharding.memory:MeshSpace"),
 }
 
 
@@ -89,3 +92,7 @@ class device(str):
 
 
 CPU = device("cpu")
+
+
+# True for a mesh of ranks, whose values lie shared out over their own devices
+is_mesh: Callable[[str], bool] = methodcaller("startswith", "mesh")

@@ -154,6 +154,12 @@ class DeviceError(RidgelineError):
     code = "RL0107"
 
 
+class PlacementError(RidgelineError):
+    """Values on a mesh of ranks that lie otherwise than they are used, or cannot lie so."""
+
+    code = "RL0902"
+
+
 class DeviceKindError(DeviceError, TypeError):
     """Something that is no name or number where a device is named."""
 

@@ -43,7 +43,6 @@ PATHS = {
     **{f"nn.modules.{name}": "nn" for name in _INSIDE["nn"].split()},
     "autograd.grad_mode": "autograd",
     "autograd.profiler": "profiler",
-    "autograd.variable": "autograd",
     "_dynamo": "compiling",
     "_dynamo.config": "compiling.config",
     "_dynamo.eval_frame": "compiling",

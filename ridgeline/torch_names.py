@@ -9,11 +9,20 @@ import sys
 
 # torch's names (or all that begin so) that are not here, and why; the longest that fits counts
 REASONS = {
-    "distributed": "a program here is one process: distributed.is_available() is False",
+    "distributed": "ridgeline.distributed has communicators, collectives and meshes of its own",
     "nested": "tensors of several lengths are packed sequences: nn.utils.rnn",
     "jagged": "tensors of several lengths are packed sequences: nn.utils.rnn",
-    "onnx": "ridgeline.onnx has load and save",
-    "export": "models are not exported to other runtimes",
+    "onnx": "ridgeline.onnx has load, save and export",
+    "export": "ridgeline.from_torch_export reads such programs; step.export() writes our own",
+    "Tensor.share_memory_": "memory is not shared between processes; loaders do so by themselves",
+    "nn.Module.share_memory": "memory is not shared between processes: see distributed",
+    "cuda.CUDAGraph": "a jitted function is one CUDA graph by itself",
+    "cuda.graph": "a jitted function is one CUDA graph by itself",
+    "distributed.rpc": "calls between processes are not offered; ranks have collectives",
+    "distributed.fsdp": "distributed.parallelize(model, mesh, Plan(zero=3)) shards parameters",
+    "distributed.tensor": "distributed.Mesh and distributed.place have meshes and placements",
+    "distributed.device_mesh": "distributed.Mesh has meshes of ranks",
+    "distributed.checkpoint": "distributed.save_checkpoint writes what is spread over ranks",
     "quantization": "integers as weights are not offered",
     "ao": "integers as weights are not offered",
     "ops": "operators of torch's own registry are not here",

@@ -18,6 +18,8 @@ from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import ref
 
+from ridgeline.atomic import at_fork
+
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -196,8 +198,21 @@ Key = TypeVar("Key", bound=Hashable)
 Kept = TypeVar("Kept")
 
 
+# One thread at a time is in any of these tables: comparing keys may run Python, and an OrderedDict
+# that another thread changes meanwhile ends the process. A child starts with a free lock.
+_tables = RLock()
+
+
+def _after_fork() -> None:
+    global _tables
+    _tables = RLock()
+
+
+at_fork(after_in_child=_after_fork)
+
+
 class Recent(Generic[Key, Kept]):
-    """A table of the last used. Its users take care that one thread at a time changes it."""
+    """A table of the last used."""
 
     def __init__(self, most: int, most_weight: float = inf) -> None:
         self.most, self.most_weight = most, most_weight
@@ -207,30 +222,33 @@ class Recent(Generic[Key, Kept]):
 
     def get(self, key: Key) -> Kept | None:
         """What is kept under a key, which counts as used now."""
-        found = self._entries.get(key)
-        if found is None:
-            return None
-        self._entries.move_to_end(found[0])
-        return found[1]
+        with _tables:
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries.move_to_end(found[0])
+            return found[1]
 
     def keep(self, key: Key, value: Kept, weight: int = 1) -> list[Kept]:
         """Keep a value; gives those that are forgotten for it. The last one always stays."""
-        before = self._entries.pop(key, None)
-        self.weight += weight - (before[2] if before else 0)
-        self._entries[key] = key, value, weight
         forgotten = []
-        while len(self._entries) > 1 and (
-            len(self._entries) > self.most or self.weight > self.most_weight
-        ):
-            _, (_, oldest, its_weight) = self._entries.popitem(last=False)
-            self.weight -= its_weight
-            forgotten.append(oldest)
+        with _tables:
+            before = self._entries.pop(key, None)
+            self.weight += weight - (before[2] if before else 0)
+            self._entries[key] = key, value, weight
+            while len(self._entries) > 1 and (
+                len(self._entries) > self.most or self.weight > self.most_weight
+            ):
+                _, (_, oldest, its_weight) = self._entries.popitem(last=False)
+                self.weight -= its_weight
+                forgotten.append(oldest)
         return forgotten
 
     def clear(self) -> None:
         """Forget all."""
-        self._entries.clear()
-        self.weight = 0
+        with _tables:
+            self._entries.clear()
+            self.weight = 0
 
     def __len__(self) -> int:
         return len(self._entries)

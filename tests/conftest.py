@@ -30,6 +30,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def left_alone() -> None:
+    """Nor at what the files before this one left behind: they import more while they run."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none."""
     import ridgeline as rl  # after the folder is named

@@ -23,6 +23,7 @@ LAYERS = (
     "errors atomic weak files collector config devices dtypes scalars fma values",
     "index",
     "graph",
+    "communicators",
     "ops",
     "graph.passes",
     "loops",
@@ -34,6 +35,7 @@ LAYERS = (
     "record layouts torch_names module_paths reference",
     "functions",
     "execution",
+    "sharding",
     "tensors",
     "tape",
     "settings",
@@ -42,16 +44,19 @@ LAYERS = (
     "autograd",
     "interop",
     "kernel",
-    "random fft linalg masked signal sparse special array_api cuda backends distributed "
+    "random fft linalg masked signal sparse special array_api cuda backends "
     "multiprocessing profiler absent_devices low_rank types",
     "nn distributions",
     "optim data serialization func fx compiling accelerator onnx",
-    "amp hub utils version testing",
+    "amp cpu hub utils version testing",
     "vision",
     "torch_backend",
     "as_torch standins",
     "models learn",
+    "distributed",
     "profile",
+    "simt",
+    "planner",
     "train",
     "cli",
 )
@@ -67,8 +72,10 @@ LATE = (
     "ridgeline.runtime.cpu.symbolic",  # for `jit(dynamic=)`
     "ridgeline.deploy",  # for `export` and `load_program`
     "ridgeline.kernel",  # for `rl.loops`
-    "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command
+    "rich", "ridgeline.profile", "ridgeline.planner", "ridgeline.train",  # verbs of the command
+    "ridgeline.simt",  # for who writes kernels
     "difflib",  # when a name is missing
+    "mpi4py", "ridgeline.distributed",  # for who has several ranks
     # for who reads or writes ONNX files
     "onnx", "ridgeline.onnx.model", "ridgeline.onnx.module", "ridgeline.onnx.writing",
     "ridgeline.as_torch",  # takes the name of torch
@@ -115,7 +122,7 @@ def test_imports_point_downwards(path: Path) -> None:
 def test_programs_on_disk_are_known_by_all_that_decides_them() -> None:
     compiler = LAYERS[: RANK["runtime"] + 1]
     names = {name.split(".")[0] for line in compiler for name in line.split()}
-    aside = {"errors", "atomic", "weak", "files", "collector", "config", "devices"}
+    aside = {"errors", "atomic", "weak", "files", "collector", "config", "devices", "communicators"}
     assert {name.removesuffix(".py") for name in _COMPILER_SOURCES} == names - aside
 
 
@@ -131,7 +138,7 @@ SHARED_NAMES = {
     "Event", "GradScaler", "Graph", "ImageFolder", "Node", "Normalize", "Pad", "RandomCrop",
     "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "ResNet",
     "Resize", "Step", "Stream", "SummaryWriter", "ToTensor", "Transform", "Transformer", "VGG",
-    "device",
+    "Variable", "device",
 }  # fmt: skip
 
 

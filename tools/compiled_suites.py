@@ -4,6 +4,7 @@ usage: python tools/compiled_suites.py kernelbench CHECKOUT [--levels 1,2] [--ma
        python tools/compiled_suites.py opinfo [--match REGEX] [--samples N] [--no-grads]
        python tools/compiled_suites.py families [--match REGEX]
 
+`--backend aot_eager` runs them the same way with torch's own, to compare graphs and results.
 Each program runs in a process of its own. A line of JSON each says whether results (and gradients)
 are torch's, how many graphs there were, and which calls torch made in them; the last line counts.
 KernelBench (ScalingIntelligence/KernelBench) is run with its sizes divided, so that it fits a CPU.
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._dynamo.utils import counters
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import ridgeline.torch_backend as backend
@@ -227,6 +229,7 @@ def child(check: Check, seconds: int, answers: Any) -> None:
     sys.stdout = sys.stderr = open("/dev/null", "w")  # noqa: SIM115  (until the process ends)
     torch.set_num_threads(1)
     backend.reset()
+    counters.clear()
     found: dict[str, Any] = {"ok": True}
     try:
         with warnings.catch_warnings(record=True) as said:
@@ -236,7 +239,7 @@ def child(check: Check, seconds: int, answers: Any) -> None:
     except BaseException as error:
         text = " ".join(str(error).split())
         found = {"ok": False, "why": f"{type(error).__name__}: {text}"[:400]}
-    found["graphs"] = len(backend.reports())
+    found["graphs"] = counters["stats"]["unique_graphs"]  # of any backend
     found["by torch"] = dict(Counter(f"{n}: {w}" for r in backend.reports() for n, w in r.by_torch))
     answers.put(found)
 

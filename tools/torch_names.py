@@ -30,7 +30,6 @@ DIFFERENCES = {
     "nn.DataParallel": "one device computes the whole batch",
     "nn.attention.sdpa_kernel": "the compiler chooses how attention is computed",
     "backends.cudnn.benchmark": "kept and read back; schedules are chosen by the compiler",
-    "backends.cudnn.allow_tf32": "kept and read back; see `config.allow_tf32`",
     "utils.data.DataLoader": "workers are started by a fork server: datasets must be picklable; "
     "tuples are collated to tuples",
     "load": "no code of a file ever runs, whatever `weights_only` says",

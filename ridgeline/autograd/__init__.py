@@ -35,11 +35,13 @@ if TYPE_CHECKING:
         gradcheck as gradcheck,
         gradgradcheck as gradgradcheck,
     )
+    from ridgeline.autograd.variable import Variable as Variable
 
 _HOMES = {
     "anomaly": ("AnomalyError", "detect_anomaly", "set_detect_anomaly"),
     "function": ("Function", "FunctionContext"),
     "gradchecks": ("gradcheck", "gradgradcheck"),
+    "variable": ("Variable",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [

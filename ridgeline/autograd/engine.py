@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
-from ridgeline.atomic import apply
+from ridgeline.atomic import Switch, apply
 from ridgeline.autograd.letting_go import (
     check_history,
     check_root,
@@ -14,10 +15,12 @@ from ridgeline.autograd.letting_go import (
     owners_in,
     variables_of,
 )
+from ridgeline.devices import is_mesh
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.passes.autodiff.backward_pass import awaited, gradients
+from ridgeline.ops.collectives import holds_collectives
 from ridgeline.ops.differentiate import (
     Watcher,
     flowing,
@@ -28,6 +31,7 @@ from ridgeline.ops.differentiate import (
 )
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.ops.movement import stretch
+from ridgeline.ops.placed import MICROBATCH, Replicate, placed, placed_as_state
 from ridgeline.record import mutation, recorder
 from ridgeline.record.cells import CUT, GRAPH, LEAF
 from ridgeline.record.memory import reads_shared
@@ -78,14 +82,21 @@ def _start(root: Tensor, gradient: Tensor | None) -> Node:
                 f"from; this one is {root._type}",
                 help="reduce it first, such as with .sum() or .mean(), or pass gradient=",
             )
-        return ones_like(value)
+        return _marked(ones_like(value))
     if not isinstance(gradient, Tensor):
         raise GradientError(f"a gradient is a tensor, not {type(gradient).__name__}")
     if gradient.shape != root.shape:
         raise GradientError(
             f"the gradient has shape {list(gradient.shape)}, the tensor {list(root.shape)}"
         )
-    return read(gradient.to(root.dtype))
+    return _marked(read(gradient.to(root.dtype)))
+
+
+def _marked(cotangent: Node) -> Node:
+    """On a mesh, who shares work out over stages wants to know where a backward pass begins."""
+    if not is_mesh(cotangent.types[0].device):
+        return cotangent
+    return placed(cotangent, ((MICROBATCH, Replicate()),))
 
 
 def _check_root(root: Tensor, wanted: Sequence[Tensor] | None) -> None:
@@ -186,8 +197,7 @@ def backward(
         what = partial(_accumulate, order, active, outputs, cotangents, owners, create_graph)
         totals = in_turn(turns, partial(_whole, what, owners.values()))
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
-    if modes.capture is None and reads_shared(order):
-        recorder.flush()  # foreign memory may change before the next one
+    _compute_if_due(order, outputs)
     if not (create_graph if retain_graph is None else retain_graph):
         if wanted is not None:  # others may be behind what these are reached through
             active, variables = passed_by(order, active), variables_of(order)
@@ -195,6 +205,14 @@ def backward(
 
 
 upcalls.backward = backward
+
+
+def _compute_if_due(order: Sequence[Node], outputs: Sequence[Node]) -> None:
+    """Compute gradients now where ranks are all here, or foreign memory may change later."""
+    if modes.capture is None and (reads_shared(order) or holds_collectives(order)):
+        recorder.flush()
+        if any(is_mesh(output.types[0].device) for output in outputs):
+            recorder.flush_mesh()
 
 
 def _whole(change: Callable[[], T], owners: Iterable[Tensor]) -> T:
@@ -226,22 +244,41 @@ def _accumulate(
     if ready is None:
         parts = reverse(outputs, cotangents, list(owners), watchers, order, active)
     else:
-        found = gradients(outputs, cotangents, ready)
-        parts = [found.get(target) for target in owners]
+        known = gradients(outputs, cotangents, ready)
+        parts = [known.get(target) for target in owners]
     totals: dict[int, tuple[Tensor, Node]] = {}
     for (key, owner), part in zip(owners.items(), parts):
         if part is not None:
             before = totals.get(id(owner))
             totals[id(owner)] = (owner, part if before is None else add_nodes(before[1], part))
         del key
-    for owner, total in totals.values():
-        final = _hooked(owner._extra, total, mode) if owner.is_leaf else total
-        _add_gradient(owner, final, create_graph)
-        for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
-            recorder.lose("a hook is called")
-            if called(hook)(owner) is not None:
-                raise GradientError("a hook that is called after a gradient was added returns None")
+    hooked = _have_hooks([owner for owner, _ in totals.values()])
+    together = modes.eager and not hooked
+    added = [*totals.values()]
+    if hooked:  # what was used last is told of its gradient first, as in torch
+        added.reverse()
+    with Switch(modes, eager=False) if together else nullcontext():
+        for owner, total in added:
+            final = _hooked(owner._extra, total, mode) if owner.is_leaf else total
+            _add_gradient(owner, final, create_graph)
+            _after(owner)
+    if together:  # one by one they would compute anew what they share
+        grads = [owner.grad for owner, _ in totals.values()]
+        recorder.realize([grad._cell for grad in grads if grad is not None])
     return totals
+
+
+def _have_hooks(tensors: Iterable[Tensor]) -> bool:
+    extras = [tensor._extra for tensor in tensors if tensor._extra is not None]
+    return any(extra.hooks or extra.after for extra in extras)
+
+
+def _after(owner: Tensor) -> None:
+    """Call the hooks of a variable whose gradient was added."""
+    for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
+        recorder.lose("a hook is called")
+        if called(hook)(owner) is not None:
+            raise GradientError("a hook that is called after a gradient was added returns None")
 
 
 def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node, Tensor]:
@@ -259,6 +296,8 @@ def _add_gradient(owner: Tensor, gradient: Node, create_graph: bool) -> None:
     """Accumulate into `.grad`: in place where there is one, as torch does."""
     before = owner.grad
     recorder.accumulating(owner, before)
+    if is_mesh(gradient.types[0].device):
+        gradient = placed_as_state(gradient, read(owner), gradient=True)
     if before is None:
         owner.grad = wrap(gradient, GRAPH) if create_graph else wrap(owned(gradient), CUT)
     elif create_graph:
@@ -306,12 +345,15 @@ def grad(
         mutation.watch(_Hooks(wanted))
     parts = iter(reverse(nodes, cotangents, flat, _watchers(order, mode), order, active))
     results: list[Tensor | None] = []
-    for tensor, group in zip(wanted, keys):
-        found = [part for _ in group if (part := next(parts)) is not None]
-        results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
+    together = modes.eager and not _have_hooks(wanted)
+    with Switch(modes, eager=False) if together else nullcontext():
+        for tensor, group in zip(wanted, keys):
+            found = [part for _ in group if (part := next(parts)) is not None]
+            results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
+    if together:  # one by one they would compute anew what they share
+        recorder.realize([result._cell for result in results if result is not None])
     _look([result for result in results if result is not None], "backward")
-    if modes.capture is None and reads_shared(order):
-        recorder.flush()
+    _compute_if_due(order, nodes)
     if not (create_graph if retain_graph is None else retain_graph):
         let_go(roots, passed_by(order, active), variables_of(order))
     return tuple(results)

@@ -7,10 +7,11 @@ differentiated, so it works under jit and, being made of ordinary ops, to any or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from ridgeline.autograd.written_rules import WrittenRule, known_code, left_by, tied
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node, proj
 from ridgeline.graph.origins import here, stamp
@@ -61,31 +62,7 @@ class _Rule:
         self.function, self.context, self.indices = function, context, indices
 
     def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
-        outputs = current.inputs[: current.attrs.outputs]
-        given = []
-        for output, cotangent in zip(outputs, cotangents):
-            if cotangent is None and self.context._materialize:
-                cotangent = full_like(output, 0)
-            given.append(None if cotangent is None else wrap(cotangent, GRAPH))
-        with GradientMode(True):
-            result = called_method(self.function, "backward")(self.context, *given)
-        parts = result if isinstance(result, tuple) else (result,)
-        name = self.function.__name__
-        expected = len(self.context.needs_input_grad)
-        if len(parts) < expected or any(p is not None for p in parts[expected:]):
-            raise GradientError(
-                f"{name}.backward gave {len(parts)} gradients for {expected} inputs of forward"
-            )
-        found: list[Node | None] = []
-        for index, source in zip(self.indices, current.inputs[current.attrs.outputs :]):
-            part = parts[index]
-            if part is not None and tuple(part.shape) != source.shape:
-                raise GradientError(
-                    f"{name}.backward gave a gradient of shape {list(part.shape)} for input "
-                    f"{index}, which has shape {list(source.shape)}"
-                )
-            found.append(None if part is None else read(part.to(source.dtype)))
-        return found
+        return _backward(self.function, self.context, self.indices, current, cotangents)
 
     def reads(self, current: Node) -> Sequence[Node]:
         return [read(saved) for saved in self.context._saved if saved is not None]
@@ -101,6 +78,46 @@ class _Rule:
         result = called_method(self.function, "jvp")(self.context, *given)
         parts = result if isinstance(result, tuple) else (result,)
         return [None if part is None else read(part) for part in parts]
+
+
+def _backward(
+    function: type, context: FunctionContext, indices: Sequence[int], current: Node,
+    cotangents: Sequence[Node | None],
+) -> list[Node | None]:  # fmt: skip
+    """What the backward of a user gives for the inputs that need gradients, as nodes."""
+    outputs = current.inputs[: current.attrs.outputs]
+    given = []
+    for output, cotangent in zip(outputs, cotangents):
+        if cotangent is None and context._materialize:
+            cotangent = full_like(output, 0)
+        given.append(None if cotangent is None else wrap(cotangent, GRAPH))
+    with GradientMode(True):
+        result = called_method(function, "backward")(context, *given)
+    parts = result if isinstance(result, tuple) else (result,)
+    name, expected = function.__name__, len(context.needs_input_grad)
+    if len(parts) < expected or any(p is not None for p in parts[expected:]):
+        raise GradientError(
+            f"{name}.backward gave {len(parts)} gradients for {expected} inputs of forward"
+        )
+    found: list[Node | None] = []
+    for index, source in zip(indices, current.inputs[current.attrs.first :]):
+        part = parts[index]
+        if part is not None and tuple(part.shape) != source.shape:
+            raise GradientError(
+                f"{name}.backward gave a gradient of shape {list(part.shape)} for input "
+                f"{index}, which has shape {list(source.shape)}"
+            )
+        found.append(None if part is None else read(part.to(source.dtype)))
+    return found
+
+
+def _written(
+    rule: WrittenRule, current: Node, cotangents: Sequence[Node | None], left: Mapping[str, Any]
+) -> list[Node | None]:
+    """The same for a rule that is a value: the context is made anew of what forward left in it."""
+    context = FunctionContext(())
+    vars(context).update(left)
+    return _backward(rule.function, context, rule.indices, current, cotangents)
 
 
 class Function:
@@ -128,15 +145,48 @@ class Function:
             return result
         outputs = list(result) if isinstance(result, tuple) else [result]
         indices = [i for i, needed in enumerate(needs) if needed]
+        made = cls._tied_by_value(context, outputs, args, indices)
+        if made is None:
+            made = cls._tied(context, outputs, args, indices)
+        return tuple(made) if isinstance(result, tuple) else made[0]
+
+    @classmethod
+    def _tied(
+        cls,
+        context: FunctionContext,
+        outputs: list[Tensor],
+        args: Sequence[Any],
+        indices: list[int],
+    ) -> list[Tensor]:
+        """The outputs, tied to the inputs by a rule that belongs to this call."""
         rule = _Rule(cls, context, indices)
-        tied = custom([read(o) for o in outputs], [read(args[i]) for i in indices], rule)
-        stamp(tied, here())
+        tie = custom([read(o) for o in outputs], [read(args[i]) for i in indices], rule)
+        stamp(tie, here())
         made = [
-            wrap(proj(tied, number), _mode(output, context))
-            for number, output in enumerate(outputs)
+            wrap(proj(tie, number), _mode(output, context)) for number, output in enumerate(outputs)
         ]
         context._saved = tuple(_replaced(t, outputs, made) for t in context._saved)
-        return tuple(made) if isinstance(result, tuple) else made[0]
+        return made
+
+    @classmethod
+    def _tied_by_value(
+        cls,
+        context: FunctionContext,
+        outputs: list[Tensor],
+        args: Sequence[Any],
+        indices: list[int],
+    ) -> Sequence[Tensor] | None:
+        """The same by a rule that any other call may have, where forward and backward allow it."""
+        code = known_code(cls) if modes.capture is None else None
+        if code is None:
+            return None
+        flows = tuple([_mode(output, context) == GRAPH for output in outputs])
+        state = {n: v for n, v in vars(context).items() if n != "_not_differentiable"}
+        left = left_by(state, outputs, flows)
+        if left is None:
+            return None
+        rule = WrittenRule(cls, code.code.function, left[0], tuple(indices), flows, _written)
+        return tied(rule, outputs, left[1], [args[i] for i in indices])
 
     @classmethod
     def _run(cls, context: FunctionContext, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

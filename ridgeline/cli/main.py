@@ -16,7 +16,10 @@ from collections.abc import Sequence
 from ridgeline import __version__
 from ridgeline.errors import OutputFileError, RidgelineError
 
-VERBS = ("diagnose", "explain", "export", "gpu", "onnx", "run", "train")
+VERBS = (
+    "collectives", "diagnose", "explain", "export", "gpu", "launch",
+    "onnx", "plan", "run", "simt", "train",
+)  # fmt: skip
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ridgeline.errors import BadValueError
+
 NAME = "train"
 HELP = "train a model on your data or on what comes with it"
 # the keys of ridgeline.train.recipes.RECIPES, which is slow to import
@@ -55,6 +57,13 @@ def _share(text: str) -> float:
     return value
 
 
+def _axes(text: str) -> dict[str, int]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(equals and size.isdigit() and int(size) for _, equals, size in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is no mesh, such as dp=2,tp=2")
+    return {name.strip(): int(size) for name, _, size in pairs}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options; those left out take the model's own defaults, or the resumed run's."""
     parser.add_argument("model", choices=MODELS, help="what to train")
@@ -75,6 +84,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", type=_seed, default=0, help="processes that load data (0)")
     parser.add_argument("--device", default="cpu", help="where to train (cpu)")
+    parser.add_argument(
+        "--mesh", type=_axes, metavar="dp=2,tp=2", help="ranks that share the work; starts them"
+    )
+    parser.add_argument("--plan", type=Path, help="a JSON plan for the mesh (see ridgeline plan)")
     parser.add_argument("--out", type=Path, help="folder for the run (runs/MODEL, numbered)")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
     parser.add_argument("--quiet", action="store_true", help="only the result")
@@ -93,19 +106,34 @@ def run(arguments: argparse.Namespace) -> int:
     from ridgeline.train.recipes import RECIPES, Options
 
     began = time.perf_counter()
-    out = _folder(arguments)
+    if arguments.mesh is not None:
+        from ridgeline.train.mesh_training import begun_ranks, options_of
+
+        code = begun_ranks(arguments, _folder)
+        if code is not None:
+            return code
+        options, out, own = options_of(arguments)
+    else:
+        own = out = _folder(arguments)
+        options = Options(arguments.workers, arguments.device)
     recipe = RECIPES[arguments.model]
     settings = _settings(arguments, recipe.defaults, out / CHECKPOINT)
-    with RunLog(out / "log.jsonl") as log, Interrupt() as interrupt:
-        prepared = recipe.prepare(settings, Options(arguments.workers, arguments.device))
+    with RunLog(own / "log.jsonl") as log, Interrupt() as interrupt:
+        prepared = recipe.prepare(settings, options)
         training = prepared.run
+        if (training.mesh is None) is not (arguments.mesh is None):
+            raise BadValueError(
+                f"{arguments.model} is not trained on a mesh",
+                help="language models and classifiers of images are",
+            )
         if arguments.resume:
             training.restore(out / CHECKPOINT)
         steps = len(training.loader)
-        display = Display(Console(stderr=True), settings.epochs, steps, arguments.quiet)
+        quiet = arguments.quiet or own != out
+        display = Display(Console(stderr=True), settings.epochs, steps, quiet)
         display.say(prepared.title)
         log.write("start", **dataclasses.asdict(settings), resumed=arguments.resume)
-        with display.live(training.progress.total_steps), SummaryWriter(out) as events:
+        with display.live(training.progress.total_steps), SummaryWriter(own) as events:
             finished = drive(training, settings.epochs, out, display, log, interrupt, events)
         if not finished:
             display.say(
@@ -140,7 +168,12 @@ def _settings(arguments: argparse.Namespace, defaults: Any, checkpoint: Path) ->
     from ridgeline.train.checkpoint import load_checkpoint
     from ridgeline.train.loop import check_settings
 
-    saved = load_checkpoint(checkpoint).get("settings", {})
+    if arguments.mesh is not None:
+        from ridgeline.train.mesh_training import saved_settings
+
+        saved = saved_settings(checkpoint)
+    else:
+        saved = load_checkpoint(checkpoint).get("settings", {})
     check_settings(saved, given, checkpoint)
     known = {field.name for field in dataclasses.fields(defaults)}
     return dataclasses.replace(defaults, **{k: v for k, v in saved.items() if k in known})
@@ -157,17 +190,26 @@ def _report(
 
     model = prepared.model
     figures = prepared.evaluate(model)
-    save_weights(out / "model.safetensors", model.state_dict())
+    if arguments.mesh is not None:
+        from ridgeline.train.mesh_training import whole_weights
+
+        weights = whole_weights(model)
+        if prepared.run.mesh.rank:
+            return 0  # the first rank says what came of it
+        save_weights(out / "model.safetensors", weights)
+    else:
+        save_weights(out / "model.safetensors", model.state_dict())
     result = {**figures, "seconds": round(seconds, 3), "out": str(out)}
     log.write("test", **result)
-    said = prepared.present(model, out) if prepared.present is not None else ""
+    alone = arguments.mesh is None
+    said = prepared.present(model, out) if prepared.present is not None and alone else ""
     if arguments.json:
         print(json.dumps(result))
         return 0
     print(f"{_shown(figures)}  in {seconds:.1f} s  weights in {out / 'model.safetensors'}")
     if said:
         print(said)
-    if not arguments.quiet:
+    if not arguments.quiet and alone:
         table = profile_table(prepared.run, next(iter(prepared.run.loader)))
         if table is not None:
             Console(stderr=True).print(table)

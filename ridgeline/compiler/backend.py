@@ -39,7 +39,7 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
-from ridgeline.ops.convolve import ConvolveAttrs
+from ridgeline.ops.convolve import ConvolveAttrs, Way
 from ridgeline.ops.strides import View
 from ridgeline.scalars import Array
 
@@ -129,6 +129,8 @@ class Backend(ABC):
 
     # The classes of data in its layouts, besides the compiler's own: the disk cache keeps them.
     launch_types: Sequence[type] = ()
+    # True where runs share one flag for wrong indices, which is stored only where it is true
+    shares_flag = False
 
     # ---- what every backend has ---------------------------------------------------------------
 
@@ -183,6 +185,10 @@ class Backend(ABC):
     def key(self) -> Any:
         """The facts and settings that decide what a graph becomes."""
         return self.facts()
+
+    def program(self, graph: Graph, pairs: Sequence[tuple[int, int]]) -> Any:
+        """A whole graph as a program, of a device that has no kernels of its own."""
+        raise AssertionError("this device's programs are made of kernels")
 
     def legalize(self) -> Sequence[LoopPass]:
         """The passes over loops right before code is written."""
@@ -266,10 +272,11 @@ class LibraryOp(Protocol):
 class Libraries:
     """What the passes over graphs ask a backend's libraries; None where there is no such library.
 
-    Each is the `matches` of a class, for one of the forms that it has.
+    Each is the `matches` of a class, for one of the forms that it has; of a convolution, the way
+    in which it is computed.
     """
 
-    convolution: Callable[[ConvolveAttrs, Node], bool] | None = None
+    convolution: Callable[[ConvolveAttrs, Node], Way | None] | None = None
     convolution_with_relu: Callable[[ConvolveAttrs, Node], bool] | None = None
     attention: Callable[[Node], bool] | None = None
     product: Callable[[Node, Graph], bool] | None = None

@@ -21,6 +21,7 @@ from threading import Timer
 from typing import Any
 
 from ridgeline.atomic import Block, at_fork
+from ridgeline.communicators.status import compile_state
 from ridgeline.config import config
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.origins import user_line
@@ -68,12 +69,15 @@ class Background:
         self._needed: list[None] = []  # one for each thread that compiles, or waits to
         self._ending = False
 
-    def submit(self, job: Callable[[], None]) -> bool:
-        """Do a job soon; False where there are too many already."""
+    def submit(self, job: Callable[[], None], next: bool = False) -> bool:
+        """Do a job soon, or as the next one; False where there are too many already."""
         with self._lock:
             if self._ending or len(self._jobs) >= MOST_WAITING:
                 return False
-            self._jobs.append(job)
+            if next:
+                self._jobs.insert(1, job)  # the first is under way
+            else:
+                self._jobs.append(job)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._work, name="ridgeline-compiler", daemon=True
@@ -154,10 +158,12 @@ class Announced:
             self._timer.daemon = True
 
     def __enter__(self) -> None:
+        compile_state.depth += 1
         if self._timer is not None:
             self._timer.start()
 
     def __exit__(self, *_: object) -> None:
+        compile_state.depth -= 1
         if self._timer is not None:
             self._timer.cancel()
 

@@ -14,6 +14,7 @@ from math import prod
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.compiler.explain_collectives import collective_lines
 from ridgeline.compiler.kernel_profile import KernelTime, duration, quantity, short_name
 from ridgeline.compiler.memory_plan import (
     HostCall,
@@ -178,6 +179,10 @@ def _summary(program: Program) -> Iterable[str]:
             names = Counter(call.parts)
             listed = ", ".join(f"{n} x {k}" if n > 1 else k for k, n in names.items())
             yield f"one launch for {len(call.parts)} kernels: {listed}"
+    collectives = list(collective_lines(program.stages))
+    if collectives:
+        yield "collectives, in the order in which all ranks start them:"
+        yield from collectives
     yield ""
     if measured is not None:
         yield str(measured)

@@ -28,10 +28,12 @@ from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.fusion.groups import Fuser, FusionGroup, Roofline
 from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values, choose_values
+from ridgeline.fusion.overlap import overlapped
 from ridgeline.fusion.recompute import copies_for_late_readers, recompute_in_readers
 from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.analysis.aliasing import in_place
+from ridgeline.loops.build import raising
 from ridgeline.loops.ir import Kernel, named
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import LeftOut, Step as ScheduleStep, noted, replay
@@ -82,8 +84,9 @@ def group(stages: Stages, setting: Compilation) -> Stages:
     """Make every value in memory a kernel of its own."""
     views = partial(setting.library_views, graph=stages.graph)
     fuser = Fuser(
-        _values(stages), setting.roofline, views, stages.replacing, setting.reason_to_split
-    )
+        _values(stages), setting.roofline, views, stages.replacing, setting.reason_to_split,
+        setting.crossing,
+    )  # fmt: skip
     return replace(stages, fuser=fuser)
 
 
@@ -106,6 +109,14 @@ def order_kernels(stages: Stages, setting: Compilation) -> Stages:
     assert stages.fuser is not None
     fusion = stages.fuser.fusion()
     return replace(stages, fuser=None, fusion=fusion, in_place=dict(fusion.in_place))
+
+
+def overlap(stages: Stages, setting: Compilation) -> Stages:
+    """Put other kernels between the start of a collective and whoever waits for it."""
+    fusion = stages.fusion
+    overwriting = {*stages.in_place, *stages.replacing.others}
+    groups = overlapped(fusion.groups, fusion.needs, overwriting)
+    return replace(stages, fusion=replace(fusion, groups=groups))
 
 
 def schedule(stages: Stages, setting: Compilation) -> Stages:
@@ -178,6 +189,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
     for group in groups if setting.ahead else ():
         if group.views is not None:
             begun.update(target.compile_ahead(group, None))
+    flag = stages.results[-1] if setting.checked and target.shares_flag else None
     waits, most = temporaries(groups, set(stages.results)), most_bytes(setting.roofline)
     for group in groups:
         background.checkpoint()
@@ -191,10 +203,22 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
                 known[key] = make(group, group.lowered, setting)
             scheduled[shared] = known[key]
         made = placing.kernel(group, scheduled[shared])
+        if flag in made.values and flag not in group.reads:
+            made, flag = _raising(made, flag), None
         kernels.append(made)
         if setting.ahead and made.kernel.name not in begun and kept_bytes(group, waits) > most:
             begun.update(target.compile_ahead(group, made))
-    return replace(stages, kernels=tuple(kernels), in_place=placing.kept, begun=begun)
+    raises = setting.checked and target.shares_flag and flag is None
+    return replace(
+        stages, kernels=tuple(kernels), in_place=placing.kept, begun=begun, raises=raises
+    )
+
+
+def _raising(made: CompiledKernel, flag: Node) -> CompiledKernel:
+    """A kernel that stores a flag only where it is true."""
+    slot = made.kernel.params[made.values.index(flag)].slot
+    kernel = raising(replace(made.kernel, name=made.group.name), slot)
+    return replace(made, kernel=named(kernel))
 
 
 @dataclass(slots=True)

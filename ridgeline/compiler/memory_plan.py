@@ -98,6 +98,7 @@ class Layout:
     reusable: tuple[int, ...] = ()  # buffers made that may be other memory that a run is given
     check: int = -1  # before this call the flag is looked at, as long as nothing is overwritten
     exact: bool = False  # memory is taken in blocks of its own size: a budget is kept
+    raises: bool = False  # the flag is stored only where it is true
 
     @property
     def slots(self) -> int:
@@ -251,6 +252,7 @@ def lay_out(
         ),
         reusable=tuple(number_of[v] for v in stages.replacing.others if v in late),
         check=_check(stages, [step for step, _ in steps]) if late else -1,
+        raises=stages.raises,
     )  # fmt: skip
     if config.verify:
         verify_layout(stages, layout)

@@ -15,6 +15,7 @@ from ridgeline.compiler.background import background
 from ridgeline.compiler.verify import verify
 from ridgeline.config import config
 from ridgeline.fusion.groups import Roofline
+from ridgeline.fusion.kept_memory import Crossing
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.lowering.iteration_space import Lowered
@@ -51,11 +52,12 @@ class Pass(Generic[State, Setting]):
     kinds: Set[str] = frozenset()
 
     def has_work(self, state: State) -> bool:
-        """False where nothing in a graph is for this pass."""
-        if not isinstance(state, Graph):
+        """False where nothing in a graph, or in that of a program, is for this pass."""
+        graph = state if isinstance(state, Graph) else getattr(state, "graph", None)
+        if graph is None:
             return True
-        without = self.ops and self.ops.isdisjoint(state.ops)
-        return not (without or (self.kinds and self.kinds.isdisjoint(state.kinds)))
+        without = self.ops and self.ops.isdisjoint(graph.ops)
+        return not (without or (self.kinds and self.kinds.isdisjoint(graph.kinds)))
 
 
 def run_passes(
@@ -123,6 +125,7 @@ class Compilation:
     own: bool = False
     left_out: Set[str] = frozenset()  # passes that `config.passes_until` leaves out
     budget: int = 0  # bytes that a call may hold; 0: any number
+    crossing: Crossing | None = None  # where most is held, for kernels that are merged again
 
     @cached_property
     def libraries(self) -> Libraries:

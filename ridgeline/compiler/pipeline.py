@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -27,9 +27,12 @@ from ridgeline.compiler.passes import Compilation, Observer, Pass, Recorded, run
 from ridgeline.compiler.stages import Stages
 from ridgeline.compiler.weight_packing import multiply_less, pack_weights
 from ridgeline.config import ConfigError, config
+from ridgeline.devices import is_mesh
+from ridgeline.fusion.groups import Fusion
+from ridgeline.fusion.kept_memory import Crossing
 from ridgeline.graph.body import Body, bodies, body, in_bodies
 from ridgeline.graph.graph import Graph, nbytes, substitute
-from ridgeline.graph.node import LEAF, leaf
+from ridgeline.graph.node import DEVICE, LEAF, leaf
 from ridgeline.graph.passes.canonicalize.dead_control_flow import CONTROL_FLOW, prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
@@ -48,18 +51,21 @@ from ridgeline.graph.passes.legalize.decompose import (
 from ridgeline.graph.passes.legalize.index_flag import FLAGGED, with_index_flag
 from ridgeline.graph.passes.libraries.attention import place_heads, with_attention_calls
 from ridgeline.graph.passes.libraries.channels_last import convolutions_last
+from ridgeline.graph.passes.libraries.collectives import split_collectives
 from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
 from ridgeline.graph.passes.libraries.product_calls import with_biases, with_product_calls
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.graph.sizes import remembered
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.collectives import COLLECTIVES
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import CAST
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.movement import PAD
-from ridgeline.ops.radix import RADIX
+from ridgeline.ops.radix import RADIX, SMALLEST
 from ridgeline.ops.reduce import REDUCE
+from ridgeline.ops.started import WAIT
 from ridgeline.ops.tracking import ERASED
 
 Prepare: TypeAlias = Pass[Graph, Recorded]
@@ -157,9 +163,9 @@ OPTIMIZE: tuple[Optimize, ...] = (
          _alone(precise_moments), when=_on_cpu, ops={REDUCE}),
     Pass("join_updates", "updates of which the last counts are joined in any order",
          _alone(last_updates), when=_on_gpu, ops={SCATTER}),
-    Pass("tile_sorts", "radix passes go by tiles that a block sorts in shared memory",
+    Pass("tile_sorts", "radix passes and selections go by tiles, each the work of a block",
          lambda graph, to: tiled_sorts(graph, to.target.shared_memory_bytes()),
-         when=_on_gpu, ops={RADIX}),
+         when=_on_gpu, ops={RADIX, SMALLEST}),
     _for_library("convolution", "channels_last",
                  "convolutions of cuDNN have channels last, and what is between them too",
                  convolutions_last),
@@ -176,6 +182,8 @@ OPTIMIZE: tuple[Optimize, ...] = (
          _alone(simplify), since="narrow_windows"),
     Pass("fit_windows", "no contraction reads more padding than its indices reach",
          _alone(fit_windows), ops={PAD}),
+    Pass("split_collectives", "collectives are started, and waited for where they are read",
+         _alone(split_collectives), ops=COLLECTIVES),
     _for_library("product", "call_products",
                  "contractions that are products of cuBLASLt are calls of it",
                  with_product_calls, ops={CONTRACT}),
@@ -198,6 +206,8 @@ LOWER: tuple[Lower, ...] = (
          lowering.recompute, when=lambda to: to.roofline.recompute),
     Pass("order_kernels", "kernels in an order in which each finds what it reads",
          lowering.order_kernels, required=True),
+    Pass("overlap", "collectives are started early and waited for late, behind other kernels",
+         lowering.overlap, ops={WAIT}),
     Pass("schedule", "loops are tiled, vectorised, and shared out over threads",
          lowering.schedule, otherwise=lowering.leave_unscheduled, when=_for_jit),
     Pass("lower_bodies", "bodies of control flow that runs natively go through these passes too",
@@ -218,7 +228,12 @@ PIPELINE: tuple[Pass[Any, Any], ...] = (*PREPARE, *CHECK, *OPTIMIZE, *LOWER)
 
 
 def prepare(graph: Graph, how: Recorded, observe: Observer | None = None) -> Graph:
-    """A recorded graph as the compiler takes it."""
+    """A recorded graph as the compiler takes it.
+
+    What is on a mesh is prepared when a rank's share of it is written down.
+    """
+    if any(map(is_mesh, map(DEVICE, graph.order))):
+        return prune(erase(graph))
     return run_passes(PREPARE, graph, how, left_out(config.passes_until), observe)
 
 
@@ -326,10 +341,19 @@ def held(layout: Layout, graph: Graph, target: Backend) -> HeldBytes:
     return held_by(layout, inputs, target.block_bytes, target.workspace(layout))
 
 
+def merged_again(stages: Stages, to: Compilation, crossing: Crossing) -> Stages:
+    """The same values in memory, by kernels that stay apart where one would hold more."""
+    names = [each.name for each in LOWER]
+    some = LOWER[names.index("group") : names.index("lower_bodies")]
+    fresh = replace(stages, fusion=Fusion([], []), kernels=(), in_place={})
+    made = run_passes(some, fresh, replace(to, crossing=crossing), to.left_out)
+    return replace(made, begun={**stages.begun, **made.begun})
+
+
 def _within_budget(stages: Stages, to: Compilation) -> Stages:
     from ridgeline.compiler.budget.fit import fit  # for `jit(memory=)`
 
-    return fit(stages, to, lambda made: planned(made, to))
+    return fit(stages, to, lambda made: planned(made, to), partial(merged_again, stages, to))
 
 
 def _with_kept(run: Any, graph: Graph, how: Recorded) -> Graph:

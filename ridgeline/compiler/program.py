@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.collector import paused
-from ridgeline.compiler.backend import Backend, LoadedProgram, NumpyCalls, PausedRun
+from ridgeline.compiler.backend import Backend, LoadedProgram, NumpyCalls, PausedRun, backend
 from ridgeline.compiler.background import background
 from ridgeline.compiler.kernel_profile import Profile
 from ridgeline.compiler.memory_plan import HeldBytes, Layout, from_text, lay_out, to_text
@@ -24,6 +24,7 @@ from ridgeline.compiler.pipeline import (
     write_out,
 )
 from ridgeline.compiler.stages import Stages
+from ridgeline.devices import is_mesh
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import Node
 from ridgeline.weak import Recent, Structure, fingerprint
@@ -131,6 +132,8 @@ def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: i
     `pairs` are numbers of outputs that replace inputs (or -1: other memory that a run is given).
     A call holds no more bytes than the `budget`, where there is one.
     """
+    if is_mesh(graph.device):
+        return backend(graph.device).program(graph, pairs)  # type: ignore[no-any-return]
     to = compilation(graph, pairs=tuple(pairs), ahead=True, budget=budget)
     kept = (f"within {budget}",) if budget else ()
     key = Structure((structure(graph), to.target.key(), to.pairs, *sorted(to.left_out), *kept))
@@ -185,7 +188,9 @@ def machine_form(key: Structure, graph: Graph, to: Compilation) -> MachineForm:
     else:
         stages = lower(optimize(graph, to), to)
         layout = replace(lay_out(stages, target), checked=checked, exact=to.budget > 0)
-        own = list(stages.all_kernels())
-        code = target.compile(own, stages.library_calls, stages.together, stages.begun)
+        everywhere = list(stages.everywhere())
+        calls = [group for part in everywhere for group in part.library_calls]
+        joined = [members for part in everywhere for members in part.together]
+        code = target.compile(list(stages.all_kernels()), calls, joined, stages.begun)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
     return MachineForm(layout, code, graph, to, stages)

@@ -46,6 +46,7 @@ class Stages:
     joined: tuple[tuple[int, ...], ...] = ()  # places of groups that are started as one
     over: Mapping[Node, Node] = field(default_factory=dict)  # temporaries over others' memory
     begun: Mapping[str, Any] = field(default_factory=dict)  # code that is being compiled
+    raises: bool = False  # the index flag is stored only where it is true
     tight: bool = False  # memory counts more than time: a budget would not be kept otherwise
 
     @property
@@ -70,9 +71,14 @@ class Stages:
         groups = self.fusion.groups
         return [[own[groups[index].number] for index in launch] for launch in self.joined]
 
-    def all_kernels(self) -> Iterator[CompiledKernel]:
-        """Every kernel, those of bodies included."""
-        yield from self.kernels
+    def everywhere(self) -> Iterator[Stages]:
+        """This program, and those of the bodies of its control flow."""
+        yield self
         for parts in self.inner.values():
             for part in parts:
-                yield from part.all_kernels()
+                yield from part.everywhere()
+
+    def all_kernels(self) -> Iterator[CompiledKernel]:
+        """Every kernel, those of bodies included."""
+        for part in self.everywhere():
+            yield from part.kernels

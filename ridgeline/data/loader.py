@@ -7,20 +7,21 @@ gives exactly what it would have given without the interruption, with any number
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from ridgeline.data.collate import default_collate as default_collate, to_tensors
 from ridgeline.data.dataset import IterableDataset
-from ridgeline.data.making import BatchMaker, Group
+from ridgeline.data.making import BatchMaker, Group, OwnRows, SharedGroup
 from ridgeline.data.pool import WorkerPool
 from ridgeline.data.sampler import (
     BatchSampler,
     RandomSampler,
     SequentialSampler,
     batches_of,
-    indices_of,
+    parts_of,
     seed_of,
 )
 from ridgeline.data.transforms import Transform
@@ -38,7 +39,10 @@ class DataLoader:
     `prefetch_factor` each; every worker iterates its own copy of an IterableDataset, as in torch
     (see `get_worker_info`). `epoch` and `position` say where the loader stands; `state_dict()`
     holds both. What is random follows `seed`, else the seed of `generator`, else that of
-    `manual_seed`. `pin_memory` and its device change nothing: copies are pinned by themselves.
+    `manual_seed`. With a `mesh` of ranks, batches are those of the whole mesh, and each rank makes
+    its share of their samples; all of them where samples draw random numbers, or a `transform` or
+    `collate_fn` makes something of the whole. `pin_memory` and its device change nothing: copies
+    are pinned by themselves.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class DataLoader:
         in_order: bool = True,
         seed: int | None = None,
         transform: Transform | None = None,
+        mesh: Any = None,
     ) -> None:
         prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
         self.pin_memory, self.generator = pin_memory, generator
@@ -88,6 +93,7 @@ class DataLoader:
         if batch_sampler is None and batch_size is not None:
             self.batch_sampler = BatchSampler(self.sampler or (), batch_size, drop_last)
         self.epoch = self.position = 0
+        self.mesh = mesh
         self._resumed = False
         self._latest: object = None
         self._pool: WorkerPool | None = None
@@ -115,17 +121,26 @@ class DataLoader:
                 number += 1
                 if self._latest is token:
                     self.epoch, self.position = epoch, number
-                yield batch if self.collate_fn is not None else to_tensors(batch)
+                if isinstance(batch, OwnRows):
+                    yield self.mesh.with_rows(batch.batch, batch.rows)
+                    continue
+                shown = batch if self.collate_fn is not None else to_tensors(batch)
+                yield shown if self.mesh is None else self.mesh.share_of(shown)
         finally:
             batches.close()
         if self._latest is token:
             self.epoch, self.position = epoch + 1, 0
 
-    def _groups(self, epoch: int) -> list[Group]:
-        """What each batch of an epoch is made of: its indices."""
+    def _groups(self, epoch: int, start: int) -> Iterator[Group]:
+        """What each batch of an epoch is made of, from one on: its indices."""
         if self.batch_sampler is None:
-            return list(indices_of(self.sampler, epoch).tolist())
-        return list(batches_of(self.batch_sampler, epoch))
+            parts = parts_of(self.sampler, epoch, 1)
+            return islice((index for part in parts for index in part.tolist()), start, None)
+        groups = islice(batches_of(self.batch_sampler, epoch), start, None)
+        if self.mesh is None:
+            return groups
+        mesh = self.mesh
+        return (SharedGroup(group, mesh.own_places(len(group))) for group in groups)
 
     def _maker(self) -> BatchMaker:
         return BatchMaker(
@@ -138,7 +153,7 @@ class DataLoader:
         if isinstance(self.dataset, IterableDataset):
             groups: Iterable[Group] = islice(maker.stream_groups(), start, None)
         else:
-            groups = self._groups(epoch)[start:]
+            groups = self._groups(epoch, start)
         for number, group in enumerate(groups, start):
             yield maker.make(group, epoch, number)
 
@@ -167,17 +182,16 @@ class DataLoader:
 
     def _index_batches(self, pool: WorkerPool, epoch: int, start: int) -> Iterator[Any]:
         """Batch after batch, each made by the worker whose turn it is."""
-        groups = self._groups(epoch)
         ahead = self.prefetch_factor * self.num_workers
-        first = self._tickets - start  # the ticket of batch 0, were it asked for
-        self._tickets = first + len(groups)
-        for number in range(start, len(groups) + ahead):
-            if number < len(groups):
-                task = (epoch, number, groups[number], 0)
-                pool.ask(number % self.num_workers, first + number, task)
-            due = number - ahead
-            if due >= start:
-                yield pool.answer(due % self.num_workers, first + due)[1]
+        waiting: deque[tuple[int, int]] = deque()  # who makes a batch, and under which ticket
+        for number, group in enumerate(self._groups(epoch, start), start):
+            self._tickets += 1
+            waiting.append((number % self.num_workers, self._tickets))
+            pool.ask(*waiting[-1], (epoch, number, group, 0))
+            if len(waiting) > ahead:
+                yield pool.answer(*waiting.popleft())[1]
+        while waiting:
+            yield pool.answer(*waiting.popleft())[1]
 
     def _stream_batches(self, pool: WorkerPool, epoch: int) -> Iterator[Any]:
         """Round and round the workers, each with its own pass over the stream, until all end."""

@@ -20,7 +20,25 @@ from ridgeline.data.sampler import Indices
 from ridgeline.data.transforms import Transform
 from ridgeline.errors import BadValueError
 
-Group = Indices | list[Any] | int  # indices, the samples of a stream, or one index
+
+@dataclass(frozen=True)
+class SharedGroup:
+    """The indices of a batch that ranks share, and which of its places this rank's samples have."""
+
+    whole: Indices
+    own: Indices
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """This rank's samples of a batch, and how many the whole batch has."""
+
+    batch: Any
+    rows: int
+
+
+# indices, those that ranks share, the samples of a stream, or one index
+Group = Indices | SharedGroup | list[Any] | int
 _stream: ContextVar[RandomStream] = ContextVar("stream")
 
 
@@ -43,6 +61,8 @@ class BatchMaker:
 
     def make(self, group: Group, epoch: int, number: int) -> Any:
         """One batch of arrays, or what `collate_fn` makes of the samples."""
+        if isinstance(group, SharedGroup):
+            return self._share(group, epoch, number)
         stream = RandomStream(self.seed, epoch, number)
         token = _stream.set(stream)
         try:
@@ -53,7 +73,26 @@ class BatchMaker:
         finally:
             _stream.reset(token)
 
-    def _collated(self, group: Group) -> Any:
+    def _share(self, group: SharedGroup, epoch: int, number: int) -> Any:
+        """A rank's own samples where they do not depend on the others; else the whole batch.
+
+        What is drawn for a sample, or made of all of them, depends on those before it.
+        """
+        rows = len(group.whole)
+        if self.transform is not None or self.collate_fn is not None or not rows:
+            return self.make(group.whole, epoch, number)
+        stream = RandomStream(self.seed, epoch, number)
+        token = _stream.set(stream)
+        try:
+            places = group.own if len(group.own) else np.zeros(1, np.int64)
+            batch = self._collated(group.whole[places])
+        finally:
+            _stream.reset(token)
+        if stream.was_used or not _is_arrays(batch):
+            return self.make(group.whole, epoch, number)
+        return OwnRows(_first(batch, len(group.own)), rows)
+
+    def _collated(self, group: Indices | list[Any] | int) -> Any:
         gather = getattr(self.dataset, "batch", None)
         if isinstance(group, np.ndarray):
             if gather is not None and self.collate_fn is None:
@@ -72,6 +111,24 @@ class BatchMaker:
         while group := list(islice(samples, size)):
             if len(group) == size or not self.drop_last:
                 yield group
+
+
+def _is_arrays(batch: Any) -> bool:
+    """True for arrays of samples, in tuples and dicts."""
+    if isinstance(batch, dict):
+        return all(map(_is_arrays, batch.values()))
+    if isinstance(batch, tuple):
+        return all(map(_is_arrays, batch))
+    return isinstance(batch, np.ndarray) and batch.ndim > 0
+
+
+def _first(batch: Any, count: int) -> Any:
+    """The first samples of a batch."""
+    if isinstance(batch, dict):
+        return {key: _first(value, count) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_first(value, count) for value in batch)
+    return batch[:count]
 
 
 def _transformed(batch: Any, transform: Transform, stream: RandomStream) -> Any:

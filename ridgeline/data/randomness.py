@@ -18,6 +18,11 @@ class RandomStream:
         self.key = key
         self._bits = np.random.PCG64(np.random.SeedSequence(key))
 
+    @property
+    def was_used(self) -> bool:
+        """True after the first draw."""
+        return bool(self._bits.state != np.random.PCG64(np.random.SeedSequence(self.key)).state)
+
     def permutation(self, count: int) -> NDArray[np.int64]:
         """The numbers 0…count-1 in random order."""
         return np.argsort(self._bits.random_raw(count), kind="stable").astype(np.int64)

@@ -8,6 +8,7 @@ when iterated, is taken too; it is told the epoch first where it has `set_epoch`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 
 from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError
-from ridgeline.random import default_generator
+from ridgeline.functions.random import chosen_generator
 
 Indices = NDArray[np.int64]
+_PART = 1 << 16  # indices that are drawn at once
 Drawn = TypeVar("Drawn", covariant=True)
 
 
@@ -40,9 +42,13 @@ class EpochSampler(Sampler[int]):
         """The indices to visit in `epoch`."""
         raise NotImplementedError
 
+    def parts(self, epoch: int) -> Iterator[Indices]:
+        """The same in parts, for orders that are too long to be held."""
+        yield self.indices(epoch)
+
     def __iter__(self) -> Iterator[int]:
         self._passes += 1
-        return iter(self.indices(self._passes - 1).tolist())
+        return (index for part in self.parts(self._passes - 1) for index in part.tolist())
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -52,7 +58,7 @@ def seed_of(generator: Any, seed: int | None) -> int:
     """The seed of what is random in data: given, a generator's, that of `manual_seed`, or 0."""
     if seed is not None:
         return seed
-    source = default_generator if generator is None else generator
+    source = chosen_generator() if generator is None else generator
     return int(source.initial_seed()) if source.chosen or generator is not None else 0
 
 
@@ -92,10 +98,18 @@ class RandomSampler(EpochSampler):
 
     def indices(self, epoch: int) -> Indices:
         """The order of one epoch, a function of the seed and the epoch alone."""
-        stream = RandomStream(self.seed, epoch)
         if self.replacement:
-            return stream.integers(self.count, self.num_samples)
-        return stream.permutation(self.count)[: self.num_samples]
+            return np.concatenate([*self.parts(epoch), np.empty(0, np.int64)])
+        return RandomStream(self.seed, epoch).permutation(self.count)[: self.num_samples]
+
+    def parts(self, epoch: int) -> Iterator[Indices]:
+        """Draws with replacement are made as they are needed: there may be billions."""
+        if not self.replacement:
+            yield self.indices(epoch)
+            return
+        stream = RandomStream(self.seed, epoch)
+        for first in range(0, self.num_samples, _PART):
+            yield stream.integers(self.count, min(_PART, self.num_samples - first))
 
     def __len__(self) -> int:
         return self.num_samples
@@ -200,15 +214,25 @@ class BatchSampler(Sampler[list[int]]):
 
     def batches(self, epoch: int) -> list[Indices]:
         """The groups of one epoch."""
-        order = indices_of(self.sampler, epoch)
-        count = self._count(len(order))
-        return [order[n * self.batch_size : (n + 1) * self.batch_size] for n in range(count)]
+        return list(self.groups(epoch))
+
+    def groups(self, epoch: int) -> Iterator[Indices]:
+        """The same one after the other: a sampler may go on for ever."""
+        rest = np.empty(0, np.int64)
+        for part in parts_of(self.sampler, epoch, self.batch_size):
+            known = np.concatenate([rest, part]) if len(rest) else part
+            whole = len(known) // self.batch_size * self.batch_size
+            for first in range(0, whole, self.batch_size):
+                yield known[first : first + self.batch_size]
+            rest = known[whole:]
+        if len(rest) and not self.drop_last:
+            yield rest
 
     _passes = 0
 
     def __iter__(self) -> Iterator[list[int]]:
         self._passes += 1
-        return (group.tolist() for group in self.batches(self._passes - 1))
+        return (group.tolist() for group in self.groups(self._passes - 1))
 
     def _count(self, samples: int) -> int:
         whole, rest = divmod(samples, self.batch_size)
@@ -218,21 +242,34 @@ class BatchSampler(Sampler[list[int]]):
         return self._count(len(self.sampler))  # type: ignore[arg-type]
 
 
-def indices_of(sampler: Any, epoch: int) -> Indices:
-    """The order of an epoch, from either form of sampler."""
-    if hasattr(sampler, "indices"):
-        return np.asarray(sampler.indices(epoch), np.int64)
-    _set_epoch(sampler, epoch)
-    return np.asarray(list(sampler), np.int64)
+def parts_of(sampler: Any, epoch: int, count: int) -> Iterator[Indices]:
+    """The order of an epoch in parts, from either form of sampler: `count` at a time of torch's."""
+    if isinstance(sampler, EpochSampler) and _is_walked_here(sampler):
+        yield from sampler.parts(epoch)
+    elif hasattr(sampler, "indices") and not isinstance(sampler, EpochSampler):
+        yield np.asarray(sampler.indices(epoch), np.int64)
+    else:
+        _set_epoch(sampler, epoch)
+        drawn = iter(sampler)
+        while part := list(islice(drawn, count)):
+            yield np.asarray(part, np.int64)
 
 
-def batches_of(batch_sampler: Any, epoch: int) -> list[Indices]:
+def batches_of(batch_sampler: Any, epoch: int) -> Iterator[Indices]:
     """The groups of an epoch, from either form of batch sampler."""
-    if hasattr(batch_sampler, "batches"):
-        found: list[Indices] = batch_sampler.batches(epoch)
-        return found
-    _set_epoch(batch_sampler, epoch)
-    return [np.asarray(group, np.int64) for group in batch_sampler]
+    if isinstance(batch_sampler, BatchSampler) and _is_walked_here(batch_sampler):
+        yield from batch_sampler.groups(epoch)
+    elif hasattr(batch_sampler, "batches") and not isinstance(batch_sampler, BatchSampler):
+        yield from batch_sampler.batches(epoch)
+    else:
+        _set_epoch(batch_sampler, epoch)
+        for group in batch_sampler:
+            yield np.asarray(group, np.int64)
+
+
+def _is_walked_here(sampler: Any) -> bool:
+    """Whether a sampler of ours is iterated as it was written, not as a class of a user's says."""
+    return str(type(sampler).__iter__.__module__) == __name__
 
 
 def _set_epoch(sampler: Any, epoch: int) -> None:

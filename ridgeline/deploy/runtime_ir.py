@@ -9,6 +9,7 @@ after the other. No call keeps anything for a thread, so errors are numbers with
 from __future__ import annotations
 
 from ridgeline.deploy.evaluate_ir import EVALUATE
+from ridgeline.deploy.half_ir import HALF
 from ridgeline.deploy.processor_ir import PROCESSOR
 from ridgeline.deploy.table_ir import each_row, set_word, table, word
 from ridgeline.deploy.tables import (
@@ -47,7 +48,7 @@ def runtime_ir() -> str:
             deployed_executor_ir(),
             f'@"{POOL}" = global [{STATE_BYTES} x i8] zeroinitializer, align 4096\n',
             f'@"{TABLE}" = external global i64\n',
-            _MEMORY, _rows(), EVALUATE, _RUN_CASE, PROCESSOR, _OPEN, _RUN, _SMALL,
+            _MEMORY, _rows(), EVALUATE, _RUN_CASE, PROCESSOR, _OPEN, _RUN, _SMALL, HALF,
         )
     )  # fmt: skip
 

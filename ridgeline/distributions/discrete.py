@@ -17,6 +17,7 @@ from ridgeline.functions.creation import finfo
 from ridgeline.nn.functional import one_hot, softplus
 from ridgeline.nn.functional.choose import choose
 from ridgeline.record.modes import modes, no_grad
+from ridgeline.record.recorder import taped
 from ridgeline.special import xlog1py, xlogy
 from ridgeline.tensors.handle import Size
 from ridgeline.tensors.public import (
@@ -315,6 +316,41 @@ class Poisson(Distribution):
         return self.rate
 
 
+# Each of these is one call to a tape: an agent makes them for every action.
+
+
+@taped
+def _shares(probs: Tensor) -> Tensor:
+    """Weights of classes as probabilities."""
+    return probs / probs.sum(-1, keepdim=True)
+
+
+@taped
+def _log_shares(logits: Tensor) -> Tensor:
+    """The same for their logarithms."""
+    return logits - logits.logsumexp(-1, keepdim=True)
+
+
+@taped
+def _logarithms(probs: Tensor) -> Tensor:
+    """The logarithms of probabilities, all of them finite."""
+    return _clamped(probs).log()
+
+
+@taped
+def _drawn(probs: Tensor, count: int, shape: tuple[int, ...]) -> Tensor:
+    """So many draws of classes for each row of probabilities."""
+    drawn: Tensor = multinomial(probs.reshape(-1, probs.shape[-1]), count, True)
+    return drawn.t().reshape(shape)
+
+
+@taped
+def _chosen(logits: Tensor, value: Tensor) -> Tensor:
+    """Of each row the number of a class."""
+    number, rows = broadcast_tensors(value.to(dtypes.int64).unsqueeze(-1), logits)
+    return rows.gather(-1, number[..., :1]).squeeze(-1)
+
+
 class Categorical(Distribution):
     """One of several classes."""
 
@@ -333,10 +369,10 @@ class Categorical(Distribution):
     ) -> None:
         one_of("Categorical", probs, logits)
         if probs is not None:
-            self.__dict__["probs"] = given = probs / probs.sum(-1, keepdim=True)
+            self.__dict__["probs"] = given = _shares(probs)
         else:
             assert logits is not None
-            self.__dict__["logits"] = given = logits - logits.logsumexp(-1, keepdim=True)
+            self.__dict__["logits"] = given = _log_shares(logits)
         if not given.dim():
             raise ArgumentError("Categorical needs at least one axis, that of the classes")
         self._num_events = given.shape[-1]
@@ -346,7 +382,7 @@ class Categorical(Distribution):
         if name == "probs" and "logits" in self.__dict__:
             return _kept(self, name, self.logits.softmax(-1))
         if name == "logits" and "probs" in self.__dict__:
-            return _kept(self, name, _clamped(self.probs).log())
+            return _kept(self, name, _logarithms(self.probs))
         raise AttributeError(name)
 
     @property
@@ -362,17 +398,13 @@ class Categorical(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws: numbers of classes."""
         with no_grad():
-            rows = self.probs.reshape(-1, self._num_events)
-            count = math.prod(sample_shape)
-            drawn: Tensor = multinomial(rows, count, True)
-            return drawn.t().reshape(tuple(self._extended_shape(sample_shape)))
+            shape = tuple(self._extended_shape(sample_shape))
+            return _drawn(self.probs, math.prod(sample_shape), shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the probability."""
         self._validate_sample(value)
-        number = value.to(dtypes.int64).unsqueeze(-1)
-        number, logits = broadcast_tensors(number, self.logits)
-        return logits.gather(-1, number[..., :1]).squeeze(-1)
+        return _chosen(self.logits, value)
 
     def entropy(self) -> Tensor:
         """The entropy in nats."""

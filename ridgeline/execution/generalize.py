@@ -18,18 +18,21 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ridgeline.compiler.background import report_defect
+from ridgeline.devices import CPU, is_mesh
 from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError
+from ridgeline.execution.lifted_constants import LiftedProgram
 from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, PROJ, Node, TensorType, leaf, node, proj
 from ridgeline.graph.origins import inherit
-from ridgeline.graph.sizes import Size, SizeExpr, evaluate, symbol, symbols
-from ridgeline.ops.elementwise import ConstantAttrs, constant
+from ridgeline.graph.sizes import Size, SizeExpr, Sym, evaluate, symbol, symbols
+from ridgeline.ops.elementwise import CONSTANT, EXTENT, ConstantAttrs, ExtentAttrs, constant
 from ridgeline.ops.tracking import ERASED
 
 MOST_FORMS, MOST_WITH_PROGRAMS = 512, 32
 MOST_SAMPLES, MOST_PROGRAMS = 6, 4  # of one form
+MOST_SIZES = 256  # for which a program is kept laid out
 _BUCKETS = (1 << 10, 1 << 15, 1 << 20, (1 << 31) - 1)  # the highest value of an unknown
 _HOLE = "#"  # stands for a number in a form
 
@@ -40,20 +43,23 @@ Column: TypeAlias = tuple[int, ...]  # one number in each of the samples
 # ---- forms and numbers ---------------------------------------------------------------------------
 
 
-def form_of(graph: Graph) -> tuple[Hashable, Numbers] | None:
-    """A graph without its numbers, and these in order; None where it cannot be generalised."""
+def form_of(graph: Graph) -> tuple[Hashable, tuple[Any, ...]] | None:
+    """A graph without its numbers, and these in order; None where it cannot be generalised.
+
+    Sizes of a graph over unknowns stand where the numbers of its form do.
+    """
     position = {current: number for number, current in enumerate(graph.order)}
     rows: list[Hashable] = []
-    numbers: list[int] = []
+    numbers: list[Any] = []
     for current in graph.order:
         op = current.op
-        if op.family == "control" or current.types[0].device != "cpu":
+        if is_mesh(current.types[0].device):
             return None
         if graph.is_input(current) or op is LEAF:
             form, found = _taken_apart(current.types[0])
         else:
             form, found = (None, ()) if op in ERASED else _taken_apart(current.attrs)
-            rows.append(op)
+            rows.append(CONSTANT if op is EXTENT else op)
             rows += [position[i] for i in current.inputs]
         rows.append(form)
         numbers += found
@@ -62,15 +68,15 @@ def form_of(graph: Graph) -> tuple[Hashable, Numbers] | None:
 
 
 @lru_cache(maxsize=8192)
-def _taken_apart(value: Any) -> tuple[Hashable, Numbers]:
-    """The form of a type or of attributes, and their numbers."""
-    numbers: list[int] = []
+def _taken_apart(value: Any) -> tuple[Hashable, tuple[Any, ...]]:
+    """The form of a type or of attributes, and their numbers or sizes."""
+    numbers: list[Any] = []
     return _form(value, numbers), tuple(numbers)
 
 
-def _form(value: Any, numbers: list[int]) -> Hashable:
+def _form(value: Any, numbers: list[Any]) -> Hashable:
     """What a value is without its numbers, which are added to a list."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, SizeExpr) or (isinstance(value, int) and not isinstance(value, bool)):
         numbers.append(value)
         return _HOLE
     if isinstance(value, float):
@@ -79,6 +85,9 @@ def _form(value: Any, numbers: list[int]) -> Hashable:
         return tuple([_form(part, numbers) for part in value])
     if isinstance(value, ConstantAttrs) and (whole := _whole(value)) is not None:
         numbers.append(whole)
+        return (ConstantAttrs, value.dtype, value.device)
+    if isinstance(value, ExtentAttrs):
+        numbers.append(value.size)
         return (ConstantAttrs, value.dtype, value.device)
     if is_dataclass(value) and not isinstance(value, type | DType):
         parts = [_form(getattr(value, f.name), numbers) for f in fields(value) if f.init]
@@ -194,66 +203,139 @@ def _in_terms(column: Column, known: Column, unknown: SizeExpr) -> Size | None:
 # ---- programs ------------------------------------------------------------------------------------
 
 
+def is_for_each_size(graph: Graph) -> bool:
+    """True where there is control flow, and unknowns are more than numbers to compute with."""
+    return _branches(graph) and any(map(_has_sizes, graph.order))
+
+
+def on_host(graph: Graph) -> bool:
+    """True where all is computed on the CPU: a GPU's code is for the sizes it was compiled for."""
+    return all(kind.device == CPU for current in graph.order for kind in current.types)
+
+
+def _branches(graph: Graph) -> bool:
+    return any(current.op.family == "control" for current in graph.order)
+
+
+def _has_sizes(current: Node) -> bool:
+    """True where a type or an attribute of a node depends on unknowns; those of constants apart."""
+    shapes = [size for kind in current.types for size in kind.shape]
+    attrs = () if current.op in (EXTENT, LEAF) or current.op in ERASED else current.attrs
+    return bool(symbols([*shapes, *[n for n in _taken_apart(attrs)[1] if n is not None]]))
+
+
 class NotGeneral(Exception):
     """No program over unknowns stands for these numbers."""
 
 
 class General:
-    """A program over unknowns: for which numbers it stands, and the program there."""
+    """A program over unknowns: for which of their values it stands, and the program there.
 
-    def __init__(
-        self, graph: Graph, samples: Sequence[Numbers], prepare: Callable[[Graph], Graph]
-    ) -> None:
-        """Compile a graph, whose numbers are the last sample; raises where that cannot be."""
+    Its graph has sizes in the place of the numbers of a form: they were guessed from samples, or
+    the calls that record such work were traced over unknowns (`tape/openings.py`).
+    """
+
+    def __init__(self, sizes: Sequence[Size], values: Mapping[str, int]) -> None:
+        """Questions that sizes leave open are answered by some values of the unknowns."""
+        self._sizes = list(sizes)
+        self._changing = [p for p, size in enumerate(sizes) if isinstance(size, SizeExpr)]
+        self.unknowns = symbols(self._sizes)
+        self._places = _places(self._sizes, self.unknowns)
+        self._facts = SizeFacts(values)
+        self._program: Any = None
+        self._at: dict[Numbers, Any] = {}
+        self.failed = False  # it could not be compiled
+
+    def compile(self, graph: Callable[[], Graph], prepare: Callable[[Graph], Graph]) -> None:
+        """Compile a graph over the unknowns; raises where that cannot be."""
         from ridgeline.runtime.cpu.symbolic import SymbolicProgram  # loads LLVM
 
-        found = sizes_of(samples)
-        if found is None:
-            raise NotGeneral("a number that changes is no size")
-        self._sizes, self._places = found
-        self._unknowns = symbols(self._sizes)
-        self._changing = [p for p, size in enumerate(self._sizes) if isinstance(size, SizeExpr)]
-        self._facts = SizeFacts(self._values(samples[-1]))
         with self._facts.deciding():
-            prepared = prepare(with_sizes(graph, samples[-1], self._sizes))
-            self._program = SymbolicProgram(prepared, self._unknowns)
+            made = prepare(graph())
+            apart = not on_host(made)
+            if is_for_each_size(made) or (apart and any(map(_has_sizes, made.order))):
+                raise NotGeneral("work that is compiled for each size")
+            lifted = apart or _branches(made)
+            program: Any = LiftedProgram(made) if lifted else SymbolicProgram(made, self.unknowns)
         if self._facts.pinned:
             raise NotGeneral(f"{', '.join(self._facts.pinned)} is used as a number")
+        self._program, self.failed = program, False
 
-    def _values(self, numbers: Numbers) -> dict[str, int]:
-        return {name: numbers[index] for name, index in self._places.items()}
+    def ready(self) -> bool:
+        """True where it is compiled."""
+        return self._program is not None
 
-    def at(self, numbers: Numbers) -> Any | None:
+    def holds_at(self, values: Mapping[str, int]) -> bool:
+        """True where nothing that was decided in compiling it is otherwise at these values.
+
+        Before it is compiled nothing speaks against it.
+        """
+        if self.failed or not all(u.lo <= values[u.name] <= u.hi for u in self.unknowns):
+            return False
+        return self._program is None or self._facts.broken(values) is None
+
+    def at(self, values: Mapping[str, int]) -> Any:
+        """The program at some values of all unknowns, for which it holds."""
+        key = tuple([values[unknown.name] for unknown in self.unknowns])
+        found = self._at.get(key)
+        if found is None:
+            found = self._program.at({u.name: values[u.name] for u in self.unknowns})
+            if len(self._at) >= MOST_SIZES:
+                self._at.pop(next(iter(self._at)))
+            self._at[key] = found
+        return found
+
+    def for_numbers(self, numbers: Numbers) -> Any | None:
         """The program for a piece with these numbers, if it is one for it."""
-        values = self._values(numbers)
-        if not self._stands_for(numbers, values):
+        if self._program is None or self._places is None:
             return None
-        return self._program.at(values)
+        values = {name: numbers[place] - offset for name, place, offset in self._places}
+        return self.at(values) if self._stands_for(numbers, values) else None
 
     def _stands_for(self, numbers: Numbers, values: Mapping[str, int]) -> bool:
-        if not all(size.lo <= values[size.name] <= size.hi for size in self._unknowns):
-            return False
         expected: list[Any] = list(self._sizes)
         for index in self._changing:
             expected[index] = evaluate(expected[index], values)
-        return tuple(expected) == numbers and self._facts.broken(values) is None
+        return tuple(expected) == numbers and self.holds_at(values)
+
+
+def _places(sizes: Sequence[Size], unknowns: Sequence[Sym]) -> list[tuple[str, int, int]] | None:
+    """Where each unknown stands, and what was added to it there; None where one stands nowhere."""
+    found: list[tuple[str, int, int]] = []
+    for unknown in unknowns:
+        own = symbol(unknown.name, unknown.lo, unknown.hi, unknown.multiple_of)
+        for place, size in enumerate(sizes):
+            more = size - own if isinstance(size, SizeExpr) else None
+            if isinstance(more, int):
+                found.append((unknown.name, place, more))
+                break
+        else:
+            return None
+    return found
 
 
 class Form:
     """What is known of one form: numbers with which it came, and programs for all such."""
 
-    __slots__ = ("begun", "making", "programs", "samples")
+    __slots__ = ("begun", "making", "programs", "runs", "samples")
 
     def __init__(self) -> None:
         self.samples: list[Numbers] = []
         self.programs: list[General] = []
         self.begun = 0  # programs that were made, or tried
         self.making = False  # one is being compiled beside the program
+        self.runs = 0  # of such programs, at all numbers
 
     @property
     def changes(self) -> bool:
         """True where it came with several numbers, and may get a program for them all."""
         return len(self.samples) > 1 and (self.making or bool(self.programs))
+
+    def took(self, made: General) -> None:
+        """A program was made for it."""
+        self.begun += 1
+        self.programs = [made, *self.programs][:MOST_PROGRAMS]  # the last stands for most
+        _keep(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +347,7 @@ class Came:
 
     def program(self) -> Any | None:
         """A program for it that was made for others of its form."""
-        return next((p for g in self.form.programs if (p := g.at(self.numbers))), None)
+        return next((p for g in self.form.programs if (p := g.for_numbers(self.numbers))), None)
 
     def again(self) -> bool:
         """Take note of the numbers; True where a program over unknowns should be made."""
@@ -282,17 +364,25 @@ class Came:
         """
         form = self.form
         try:
-            samples = [s for s in form.samples if s != self.numbers]
-            made = General(graph, [*samples, self.numbers], prepare)
+            made = self._guessed(graph, prepare)
         except Exception as error:
             form.begun = MOST_PROGRAMS
             if not isinstance(error, NotGeneral | RidgelineError):
                 report_defect("work whose sizes change", error)
         else:
-            form.begun += 1
-            form.programs = [made, *form.programs]  # it stands for more than those before
-            _keep(form)
+            form.took(made)
         form.making = False
+
+    def _guessed(self, graph: Graph, prepare: Callable[[Graph], Graph]) -> General:
+        """A program over the numbers that changed so far."""
+        numbers = self.numbers
+        found = sizes_of([*[s for s in self.form.samples if s != numbers], numbers])
+        if found is None:
+            raise NotGeneral("a number that changes is no size")
+        sizes, places = found
+        made = General(sizes, {name: numbers[place] for name, place in places.items()})
+        made.compile(lambda: with_sizes(graph, numbers, sizes), prepare)
+        return made
 
 
 _forms: OrderedDict[Hashable, Form] = OrderedDict()

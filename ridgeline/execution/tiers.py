@@ -13,7 +13,6 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import attrgetter
 from time import perf_counter
 from typing import Any, Protocol
@@ -24,14 +23,23 @@ from ridgeline.compiler.background import Announced, background
 from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
 from ridgeline.config import config
+from ridgeline.devices import CPU, is_mesh
 from ridgeline.errors import ComputeError, MemoryBudgetError, RidgelineError
 from ridgeline.execution import flush_log
 from ridgeline.execution.device_copies import Brought, OwnedResults, ProgramChain, reaches
-from ridgeline.execution.generalize import Came, came
-from ridgeline.graph.body import Body, bodies
+from ridgeline.execution.generalize import Came, Form, came
+from ridgeline.execution.interpreter_cost import count, interpreter_seconds
 from ridgeline.graph.graph import Graph, structure_of
 from ridgeline.graph.interpreter import evaluate
-from ridgeline.graph.node import LEAF, Node, has_value, proj, topological
+from ridgeline.graph.node import (
+    DEVICE,
+    PROJ,
+    Node,
+    has_value,
+    keep_output,
+    proj,
+    topological,
+)
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.autodiff.backward_pass import (
     is_whole,
@@ -44,10 +52,7 @@ from ridgeline.graph.passes.contractions.precise_moments import precise_moments
 from ridgeline.graph.passes.legalize.decompose import erase
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.printer import format_graph
-from ridgeline.graph.sizes import Size, bounds, product
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
-from ridgeline.ops.contract import CONTRACT
-from ridgeline.ops.control.loop import LOOP
+from ridgeline.graph.sizes import product
 from ridgeline.ops.tracking import CUSTOM, ERASED
 from ridgeline.record.modes import modes
 from ridgeline.record.upcalls import upcalls
@@ -57,14 +62,14 @@ from ridgeline.weak import Recent, Structure
 
 MOST_STRUCTURES = 4096
 # What the tiers reckon with, in seconds: round figures from this kind of machine.
-_PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
 _COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
-_UNKNOWN_ITERATIONS = 100  # what a loop that a test ends is taken for
 _ADDRESSES = 1 << 62
 _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is compiled
 # the same where that is done beside the program, and what a piece that comes again must cost
 _EARLY, _AGAIN, _WORTHWHILE = 0.02, 3, 1e-4
-_OFTEN = 50  # runs of a program made for many sizes, after which a piece gets one of its own
+_WORTHWHILE_ELSEWHERE = 5e-5  # the same where values must come to the host to be interpreted
+_OFTEN = 50  # runs of a program made for many sizes, after which a piece gets one of its own,
+_SHARE = 4  # if at least one in so many runs of that program is the piece's
 
 
 class Runnable(Protocol):
@@ -108,13 +113,18 @@ class Interpreted(OwnedResults):
         return "interpreted by NumPy (config.tier)\n" + format_graph(self.graph.outputs)
 
 
+def on_mesh(graph: Graph) -> bool:
+    """True where ranks share something of a graph."""
+    return any(map(is_mesh, map(DEVICE, graph.order)))
+
+
 def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: int = 0) -> Runnable:
     """Compiled code for a graph, or the interpreter where `config.tier` pins it.
 
     `pairs` are outputs that may take the memory of inputs, and `budget` the bytes that a call may
     hold, see `compile_graph`.
     """
-    if config.tier == "interpreter":
+    if config.tier == "interpreter" and not on_mesh(graph):
         if budget:
             raise MemoryBudgetError(
                 "a memory budget is kept by compiled code, and config.tier pins the interpreter",
@@ -128,7 +138,7 @@ def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: int
     except RidgelineError:
         raise
     except (MemoryError, OverflowError) as error:
-        sizes = max((node.types[0] for node in graph.outputs), key=lambda t: _count(t.shape))
+        sizes = max((node.types[0] for node in graph.outputs), key=lambda t: count(t.shape))
         raise ComputeError(
             f"a program that gives {sizes} cannot be made: {error or type(error).__name__}",
             help="a size or a number in it is beyond what memory or 64 bits hold",
@@ -175,13 +185,17 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]], budget: int) -> Ru
 # ---- pieces: structures that were seen -----------------------------------------------------------
 
 _BUFFER = attrgetter("buffer")
-_Settings = tuple[bool, bool, int, bool, bool, str]  # of `config`, on which programs depend
+_Settings = tuple[
+    bool, bool, bool, str, int, bool, bool, str
+]  # of `config`, on which programs depend
 
 
-def _settings() -> _Settings:
+def settings_of_programs() -> _Settings:
+    """The settings on which programs depend, as they are now."""
     return (
-        config.tier == "interpreter", config.allow_tf32, config.threads, config.calibrate,
-        config.deterministic, config.passes_until,
+        config.tier == "interpreter", config.allow_tf32, config.allow_tf32_convolutions,
+        config.products, config.threads, config.calibrate, config.deterministic,
+        config.passes_until,
     )  # fmt: skip
 
 
@@ -189,17 +203,19 @@ class _Piece:
     """A structure that was seen: what interpreting it has cost so far, its program by settings."""
 
     __slots__ = (
-        "begun", "changes", "failed", "general", "once", "programs", "seen", "spent", "written",
+        "begun", "failed", "form", "general", "once", "programs", "seen", "served", "spent",
+        "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.seen, self.spent = 0, 0.0
         self.once = 0.0  # what interpreting it costs
         self.written: Interpreted | None = None  # over leaves of its own, until it is compiled
-        self.changes = False  # others that differ in numbers came, and may share a program
+        self.form: Form | None = None  # of all that differ in numbers, and may share a program
         self.general: dict[_Settings, Runnable] = {}  # made for pieces with other numbers too
         self.programs: dict[_Settings, Runnable] = {}
         self.begun: set[_Settings] = set()  # being compiled beside the program
+        self.served = False  # meanwhile one for all sizes is coming
         self.failed: set[_Settings] = set()  # not compiled there: whoever waits sees the error
 
 
@@ -221,36 +237,82 @@ class KnownPiece:
     devices: tuple[str, ...]  # of the results
     ops: int
 
+    def leave(self) -> None:
+        """A program for all sizes is coming: one of its own need not be compiled."""
+        self.piece.served = True
+
     def ready(self) -> bool:
-        """True where there is a program for it."""
-        return self._program(_settings()) is not None
+        """True where there is a program for it, or it is interpreted as it came before."""
+        return self._program(settings_of_programs()) is not None or self._interpreted() is not None
 
     def _program(self, settings: _Settings) -> Runnable | None:
-        piece = self.piece
-        own = piece.programs.get(settings)
-        if own is None and piece.seen + 1 != _OFTEN:  # then it gets one of its own
-            return piece.general.get(settings)
-        return own
+        return self.piece.programs.get(settings) or self.piece.general.get(settings)
 
     def run(self, inputs: Sequence[Any], reason: str) -> list[Any] | None:
         """The memory of the results, for that of the inputs; None where there is no program."""
-        began = perf_counter()
-        program = self._program(_settings())
+        began, settings = perf_counter(), settings_of_programs()
+        program = self._program(settings)
         if program is None:
-            return None
-        self.piece.seen += 1
+            return self._interpret(inputs, settings, reason, began)
+        if not self._counted(settings):
+            return None  # it is recorded, and gets one of its own
         results = program.run(inputs)
+        return self._taken(results, "matched", reason, began)
+
+    def _counted(self, settings: _Settings) -> bool:
+        """Count a run; False where its calls must be recorded, for a program of its own."""
+        piece = self.piece
+        if settings in piece.programs or not _is_often(piece, piece.seen + 1):
+            piece.seen += 1
+        elif piece.written is None:
+            return False
+        else:
+            piece.seen += 1
+            _compile_beside(piece, settings, piece.written.graph)
+        if piece.form is not None:
+            piece.form.runs += 1
+        return True
+
+    def _interpreted(self) -> Interpreted | None:
+        return None if config.tier == "compiled" else self.piece.written
+
+    def _interpret(
+        self, inputs: Sequence[Any], settings: _Settings, reason: str, began: float
+    ) -> list[Any] | None:
+        """The results while there is no code; None where it is time to wait for that."""
+        written = self._interpreted()
+        if written is None:
+            return None
+        came_as = _came(self.piece, settings, written.graph)
+        general = None if came_as is None else _general(self.piece, settings, came_as)
+        if general is not None:
+            return self._taken(general.run(inputs), "matched", reason, began)
+        if not _to_interpret(self.piece, settings, written.graph):
+            return None
+        try:
+            results = written.run(inputs)
+        except RidgelineError:
+            return None  # who records the calls is told of it, with their lines
+        return self._taken(results, "interpreted", reason, began)
+
+    def _taken(
+        self, results: list[Any], kind: flush_log.Program, reason: str, began: float
+    ) -> list[Any]:
+        """Results in memory of their own."""
         for index, (device, buffer) in enumerate(zip(self.devices, results)):
             if buffer.borrowed:
                 results[index] = space(device).copy(buffer)
-        flush_log.note(reason, self.devices[0], self.ops, "matched", began, began)
+        flush_log.note(reason, self.devices[0], self.ops, kind, began, began)
         return results
 
 
 class Matched:
     """Recorded work, what is known of its structure, and its program if it came before."""
 
-    __slots__ = ("began", "graph", "inputs", "order", "piece", "reason", "settings", "wanted")
+    __slots__ = (
+        "began", "graph", "inputs", "order", "other_sizes", "piece", "reason", "settings",
+        "wanted",
+    )  # fmt: skip
 
     def __init__(self, roots: Sequence[Node], tracked: Sequence[Node], reason: str) -> None:
         self.began, self.reason = perf_counter(), reason
@@ -264,17 +326,28 @@ class Matched:
             order = topological(graph, has_value)
         self.wanted, self.graph, self.order = wanted, graph, order
         self.inputs = [node for node in order if node.buffer is not None]
-        self.piece, self.settings = _piece(order, graph), _settings()
+        self.piece, self.settings = _piece(order, graph), settings_of_programs()
+        self.other_sizes: tuple[Came, Graph] | None = None  # came too
 
-    def run(self) -> None:
-        """Give every root its value, and what a backward pass will read."""
+    def run(self, served: bool = False) -> None:
+        """Give every root its value, and what a backward pass will read.
+
+        Where it is `served`, a program is coming for its calls, and none is made besides.
+        """
         piece, settings = self.piece, self.settings
         program = piece.programs.get(settings) or self._shared()
         kind: flush_log.Program = "found"
-        if program is None:
+        if program is None and any(map(is_mesh, map(DEVICE, self.order))):
+            # of leaves of its own, or a program would keep values of the rank that comes first
+            kind, program = "new", _program(self._whole().on_fresh_leaves())
+            piece.programs[settings] = program
+        elif program is None:
             whole = self._whole() if piece.written is None else piece.written.graph
-            program = _general(piece, settings, whole)
-            if program is None and _to_interpret(piece, settings, whole):
+            came_as = _came(piece, settings, whole)
+            program = None if came_as is None else _general(piece, settings, came_as)
+            if program is None and came_as is not None and not served and came_as.again():
+                self.other_sizes = came_as, whole
+            if program is None and _to_interpret(piece, settings, whole, served):
                 kind, program = "interpreted", _interpreted(piece, whole)
             elif program is None:
                 program = _program(whole)
@@ -284,7 +357,15 @@ class Matched:
         results = program.run([node.buffer for node in self.inputs])
         for node, buffer in zip(self.wanted, results):
             node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
+            if node.op is PROJ:
+                keep_output(node)
         self._note(kind, started)
+
+    def generalize(self) -> None:
+        """Have a program made for all work that differs in numbers alone, where such came."""
+        if self.other_sizes is not None:
+            _generalize_beside(*self.other_sizes, self.settings)
+            self.other_sizes = None
 
     def again(self) -> KnownPiece:
         """The work as it may come again, over other memory."""
@@ -305,7 +386,9 @@ class Matched:
         program = piece.general.get(settings)
         if program is not None:
             piece.seen += 1
-            if piece.seen == _OFTEN:
+            if piece.form is not None:
+                piece.form.runs += 1
+            if _is_often(piece, piece.seen):
                 _compile_beside(piece, settings, self._whole())
         return program
 
@@ -325,6 +408,15 @@ def match(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") -> M
 
 
 upcalls.match = match
+
+
+def _is_often(piece: _Piece, seen: int) -> bool:
+    """True where a piece with a program for many sizes should get its own: it comes very often.
+
+    Where many sizes come in turns, one program serves them all.
+    """
+    form = piece.form
+    return seen % _OFTEN == 0 and (form is None or _SHARE * seen >= form.runs)
 
 
 def _remember(piece: _Piece, nodes: int) -> None:
@@ -348,63 +440,73 @@ def _interpreted(piece: _Piece, whole: Graph) -> Interpreted:
     return made
 
 
-def _prepared(graph: Graph) -> Graph:
+def prepared(graph: Graph) -> Graph:
+    """Recorded work as it goes into the compiler."""
     return prepare(graph, Recorded("deferred", is_library_call))
 
 
 def _program(graph: Graph) -> Runnable:
-    return program_for(_prepared(graph))
+    return program_for(prepared(graph))
 
 
-def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph) -> bool:
+def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph, served: bool = False) -> bool:
     """True where a piece that has no program is not worth one yet, or is being compiled."""
     piece.seen += 1
     if config.tier != "auto":
         return config.tier == "interpreter"
     if not piece.once:
-        piece.once = _interpreter_seconds(graph)
+        piece.once = interpreter_seconds(graph)
     once, compiling = piece.once, _COMPILE + _COMPILE_PER_NODE * len(graph.order)
     piece.spent += once
     beside = config.background and not config.deterministic and settings not in piece.failed
     if not beside or once > _PATIENCE * compiling:  # interpreting takes longer than to wait
         return piece.spent < _PATIENCE * compiling
-    again = piece.seen >= _AGAIN and once > _WORTHWHILE
-    if again or (piece.spent > _EARLY * compiling and not piece.changes):
+    form = piece.form
+    again = piece.seen >= _AGAIN and _is_worthwhile(graph, once)
+    if served or (form is not None and form.making):
+        return True  # a program is coming that it may share
+    if again or (piece.spent > _EARLY * compiling and not (form is not None and form.changes)):
         _compile_beside(piece, settings, graph)
     return True
 
 
-def _general(piece: _Piece, settings: _Settings, graph: Graph) -> Runnable | None:
-    """A program for a piece and others that differ from it in numbers, if there is one yet."""
+def _came(piece: _Piece, settings: _Settings, graph: Graph) -> Came | None:
+    """A piece as one of those that differ in numbers, where it may share a program with them."""
     if config.tier != "auto" or not config.background or config.deterministic:
         return None
-    if piece.seen >= _AGAIN or not _is_worthwhile(graph):
+    shared = piece.form is not None and bool(piece.form.programs)
+    once = interpreter_seconds(graph)
+    if (piece.seen >= _AGAIN and not shared) or not _is_worthwhile(graph, once):
         return None
-    piece_came = came(graph, settings)
-    if piece_came is None:
-        return None
-    found: Runnable | None = piece_came.program()
+    found = came(graph, settings)
     if found is not None:
-        piece.general[settings] = found
-        _remember(piece, 1)  # the program belongs to all of its form, and is kept there
-    elif piece_came.again():
-        _generalize_beside(piece_came, settings, graph)
-    piece.changes = piece_came.form.changes
+        piece.form = found.form
     return found
 
 
-def _is_worthwhile(graph: Graph) -> bool:
-    return _interpreter_seconds(graph) > _WORTHWHILE
+def _general(piece: _Piece, settings: _Settings, came_as: Came) -> Runnable | None:
+    """A program for a piece and others that differ from it in numbers, if there is one yet."""
+    found: Runnable | None = came_as.program()
+    if found is not None:
+        piece.general[settings] = found
+        _remember(piece, 1)  # the program belongs to all of its form, and is kept there
+    return found
 
 
-def _generalize_beside(piece_came: Came, settings: _Settings, graph: Graph) -> None:
+def _is_worthwhile(graph: Graph, once: float) -> bool:
+    """True for a piece that is better compiled, if it comes again, than interpreted so long."""
+    on_host = all(node.types[0].device == CPU for node in graph.outputs)
+    return once > (_WORTHWHILE if on_host else _WORTHWHILE_ELSEWHERE)
+
+
+def _generalize_beside(piece_came: Came, graph: Graph, settings: _Settings) -> None:
     """Have a program made for all pieces that differ in numbers alone."""
     apart = graph.on_fresh_leaves()  # the program's own nodes get values meanwhile
     form = piece_came.form
 
     def generalize() -> None:
-        if _settings() == settings:
-            piece_came.make(apart, _prepared)
+        if settings_of_programs() == settings:
+            piece_came.make(apart, prepared)
         else:
             form.making = False
 
@@ -422,17 +524,18 @@ def _compile_beside(piece: _Piece, settings: _Settings, graph: Graph) -> None:
     def compile_piece() -> None:
         made = None
         try:
-            if _settings() == settings:
+            if settings_of_programs() == settings and not piece.served:
                 made = _program(apart)
         except Exception:
             piece.failed.add(settings)
-        if made is not None and _settings() == settings:
+        if made is not None and settings_of_programs() == settings:
             piece.programs[settings] = made
             piece.written = None
             _remember(piece, len(apart.order))
         piece.begun.discard(settings)
 
     piece.begun.add(settings)
+    piece.served = False
     if not background.submit(compile_piece):
         piece.begun.discard(settings)
 
@@ -470,38 +573,6 @@ def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
         piece = _Piece()
         _pieces.keep(key, piece)
     return piece
-
-
-def _interpreter_seconds(graph: Graph) -> float:
-    """What the interpreter needs for a graph, reckoned."""
-    return _PER_NODE * len(graph.order) + sum(map(_seconds, graph.order))
-
-
-def _seconds(node: Node) -> float:
-    """What the interpreter needs for a node, reckoned from its size."""
-    if node.op is LEAF or node.buffer is not None or node.op.family == "movement":
-        return 0.0
-    if node.op is CONTRACT:
-        return _PER_PRODUCT * _count(node.attrs.extents)
-    if node.op in (ATTENTION, ATTENTION_GRADIENT):
-        return _PER_PRODUCT * products(node)
-    if node.op.family == "control":
-        times = bounds(node.attrs.length)[1] if node.op is LOOP else _UNKNOWN_ITERATIONS
-        return times * max(_body_seconds(part) for part in bodies(node))
-    sizes = [_count(i.shape) for i in node.inputs]
-    return _PER_ELEMENT * max([_count(node.shape), *sizes])
-
-
-@lru_cache(maxsize=1024)
-def _body_seconds(part: Body) -> float:
-    """What the interpreter needs for one iteration of a body."""
-    order = part.order
-    return _PER_NODE * len(order) + sum(map(_seconds, order))
-
-
-def _count(shape: Sequence[Size]) -> int:
-    count = product(shape)
-    return count if isinstance(count, int) else bounds(count)[1]
 
 
 def as_buffer(array: Array, device: str) -> Any:

@@ -157,6 +157,8 @@ def max_unpool(
     front, flat = input.shape[:lead], math.prod(sizes)
     count = math.prod(known(s) for s in input.shape[lead:])
     empty = broadcast_scalar(constant(0, input.dtype), (*front, flat))
+    if flat == 0:
+        return reshape(empty, (*front, *sizes))
     position = reshape(cast(indices, dtypes.int64), (*front, count))
     spread = scatter(empty, -1, position, reshape(input, (*front, count)))
     return reshape(spread, (*front, *sizes))

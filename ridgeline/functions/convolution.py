@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError, SizeKindError
 from ridgeline.functions.linear import same_type
 from ridgeline.functions.operands import whole_numbers
 from ridgeline.functions.registry import along_axes
@@ -19,9 +19,13 @@ Sizes = int | Sequence[int]
 
 def per_axis(value: Sizes, count: int, what: str) -> tuple[int, ...]:
     """One int per spatial axis, from an int or a sequence."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return (value,) * count
-    values = whole_numbers(value)
+    if isinstance(value, bool):
+        raise SizeKindError(
+            f"{what}: ints are needed, not {value}", help="a number or one per axis"
+        )
+    values = whole_numbers(value, what)
     if len(values) == 1:
         return values * count
     if len(values) != count:

@@ -22,6 +22,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops import gather as rows, movement
+from ridgeline.ops.elementwise import select
 from ridgeline.ops.movement import broadcast_shapes, stretch
 from ridgeline.record.cells import known
 
@@ -29,7 +30,7 @@ _MASKS = (dtypes.bool_, dtypes.uint8)  # torch still reads uint8 as a mask
 
 
 def is_basic(index: Any) -> bool:
-    """True for ints, slices, None and the ellipsis, and tuples of them."""
+    """True for ints, sizes, slices, None and the ellipsis, and tuples of them."""
     if type(index) is tuple:
         return all(_is_basic_part(part) for part in index)
     return _is_basic_part(index)
@@ -38,7 +39,7 @@ def is_basic(index: Any) -> bool:
 def _is_basic_part(part: Any) -> bool:
     kind = type(part)
     return (
-        kind is int or kind is slice or part is None or part is Ellipsis
+        kind is int or kind is slice or kind is SizeExpr or part is None or part is Ellipsis
         or (isinstance(part, int | np.integer) and not isinstance(part, bool))
     )  # fmt: skip
 
@@ -205,6 +206,9 @@ def index_put(
     input: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool = False
 ) -> Node:
     """The input with values written (or added) where index tensors and masks point."""
+    filled = _with_one_value(input, indices, values, accumulate)
+    if filled is not None:
+        return filled
     original = input.shape
     input, indices = _with_axes(input, indices)
     found = _Picks(input, indices)
@@ -227,6 +231,24 @@ def index_put(
     mode = "add" if accumulate else "set"
     result = rows.scatter(input, updates, found.indices, found.axes, mode)
     return movement.reshape(result, original)
+
+
+def _with_one_value(
+    input: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool
+) -> Node | None:
+    """The same for a mask alone and one value: how many elements it picks need not be known."""
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if len(given) != 1 or given[0][1].dtype.kind != "bool":
+        return None
+    value = as_node(values, input.dtype)
+    (axis, mask) = given[0]
+    end = axis + len(mask.shape)
+    one = all(size == 1 for size in value.shape) and value.dtype is input.dtype
+    if not one or not mask.shape or mask.shape != input.shape[axis:end]:
+        return None
+    wide = stretch(movement.reshape(value, ()), input.shape)
+    written = input + wide if accumulate else wide
+    return select(movement.broadcast(mask, input.shape, tuple(range(axis, end))), written, input)
 
 
 @public(function=False, name="_pick")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul
+from ridgeline.functions.contraction_order import contraction_order
+from ridgeline.functions.diagonals import diagonal
 from ridgeline.functions.operands import Operand, promote_types
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size, remembered
+from ridgeline.graph.sizes import Size, bounds, remembered
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.ops.elementwise import cast, full_like, iota, select
-from ridgeline.ops.movement import broadcast_shapes, permute, reshape, stretch
+from ridgeline.ops.movement import broadcast, broadcast_shapes, permute, reshape, stretch
 from ridgeline.ops.reduce import sum_
 
 
@@ -219,15 +222,52 @@ def einsum(equation: str, *operands: Node) -> Node:
     dtype = nodes[0].dtype
     for other in nodes[1:]:
         dtype = promote_types(dtype, other.dtype)
-    pieces = [_one_per_label(cast(node, dtype), labels) for node, labels in zip(nodes, inputs)]
-    current, labels = pieces[0]
-    for index, (other, other_labels) in enumerate(pieces[1:], 1):
-        later = {label for _, rest in pieces[index + 1 :] for label in rest} | set(output)
-        current, labels = _pairwise(current, labels, other, other_labels, later)
+    pieces = _distinct([_one_per_label(cast(n, dtype), part) for n, part in zip(nodes, inputs)])
+    current, labels = _contracted(pieces, output)
     gone = [i for i, label in enumerate(labels) if label not in output]
     current = sum_(current, gone)
     labels = [label for label in labels if label in output]
     return permute(current, tuple(labels.index(label) for label in output))
+
+
+Labelled = tuple[Node, list[str]]
+
+
+def _distinct(pieces: Sequence[Labelled]) -> list[Labelled]:
+    """Operands without the axes of size 1 that stand for a larger size: products repeat them."""
+    sizes: dict[str, Size] = {}
+    for node, labels in pieces:
+        for label, size in zip(labels, node.shape):
+            before = sizes.setdefault(label, size)
+            if before == 1:
+                sizes[label] = size
+            elif size not in (1, before):
+                raise ShapeError(f"einsum: label {label!r} has sizes {before} and {size}")
+    return [_without_repeated(node, labels, sizes) for node, labels in pieces]
+
+
+def _contracted(pieces: Sequence[Labelled], output: Sequence[str]) -> Labelled:
+    """The product of all operands, two at a time, in the order that costs least."""
+    if len(pieces) == 1:
+        return pieces[0]
+    alive = dict(enumerate(pieces))
+    for place, (first, second) in enumerate(_order(pieces, output), len(pieces)):
+        one, other = alive.pop(first), alive.pop(second)
+        later = {label for _, rest in alive.values() for label in rest} | set(output)
+        alive[place] = _pairwise(*one, *other, later, () if alive else output)
+    (found,) = alive.values()
+    return found
+
+
+def _order(pieces: Sequence[Labelled], output: Sequence[str]) -> Sequence[tuple[int, int]]:
+    """Which two come next; a size that is not known counts as the largest it can be."""
+    if len(pieces) == 2:
+        return ((0, 1),)
+    sizes: dict[str, int] = {}
+    for node, labels in pieces:
+        sizes |= {label: bounds(size)[1] for label, size in zip(labels, node.shape)}
+    listed = tuple(tuple(labels) for _, labels in pieces)
+    return contraction_order(listed, tuple(output), tuple(sizes.values()))
 
 
 def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[list[str]], list[str]]:
@@ -261,13 +301,18 @@ def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[list[str]], list[
     return inputs, output
 
 
-def _one_per_label(node: Node, labels: list[str]) -> tuple[Node, list[str]]:
+def _one_per_label(node: Node, labels: list[str]) -> Labelled:
     """An operand in which each label occurs once: repeated ones are taken on the diagonal."""
     while len(set(labels)) < len(labels):
         label = next(c for c in labels if labels.count(c) > 1)
         first, second = [i for i, c in enumerate(labels) if c == label][:2]
         if node.shape[first] != node.shape[second]:
             raise ShapeError(f"einsum: label {label!r} has two sizes in shape {list(node.shape)}")
+        if isinstance(node.shape[first], int):
+            node = diagonal(node, 0, first, second)
+            rest = [c for place, c in enumerate(labels) if place not in (first, second)]
+            labels = [*rest, label]
+            continue
         row = iota(node.shape, first, dtypes.int64)
         on_diagonal = row.eq(iota(node.shape, second, dtypes.int64))
         node = sum_(select(on_diagonal, node, full_like(node, 0)), (second,))
@@ -276,23 +321,29 @@ def _one_per_label(node: Node, labels: list[str]) -> tuple[Node, list[str]]:
 
 
 def _pairwise(
-    a: Node, a_labels: list[str], b: Node, b_labels: list[str], later: set[str]
+    a: Node,
+    a_labels: list[str],
+    b: Node,
+    b_labels: list[str],
+    later: set[str],
+    output: Sequence[str],
 ) -> tuple[Node, list[str]]:
-    """Contract two operands, keeping the labels that are still needed."""
+    """Contract two operands, keeping the labels that are still needed.
+
+    In the order of the output, where that is one in which matrices lie.
+    """
     a, a_labels = _sum_out(a, a_labels, later | set(b_labels))
     b, b_labels = _sum_out(b, b_labels, later | set(a_labels))
-    sizes: dict[str, Size] = {}
-    for labels, node in ((a_labels, a), (b_labels, b)):
-        for label, size in zip(labels, node.shape):
-            before = sizes.setdefault(label, size)
-            if before == 1:
-                sizes[label] = size
-            elif size not in (1, before):
-                raise ShapeError(f"einsum: label {label!r} has sizes {before} and {size}")
-    a, a_labels = _without_repeated(a, a_labels, sizes)
-    b, b_labels = _without_repeated(b, b_labels, sizes)
+    sizes = dict(zip([*a_labels, *b_labels], [*a.shape, *b.shape]))
     every = list(dict.fromkeys([*a_labels, *b_labels]))
     kept = [label for label in every if label in later]
+    if len(kept) == len(every):  # nothing is summed: no zero to begin a sum with has a sign
+        shape = tuple(sizes[label] for label in kept)
+        return _spread(a, a_labels, kept, shape) * _spread(b, b_labels, kept, shape), kept
+    if set(output) == set(kept) and _are_matrices(output, set(a_labels), set(b_labels)):
+        kept = list(output)
+        if any(label in a_labels and label not in b_labels for label in kept[-1:]):
+            a, a_labels, b, b_labels = b, b_labels, a, a_labels  # rows come before columns
     order = [*kept, *(label for label in every if label not in kept)]
     number = {label: i for i, label in enumerate(order)}
     attrs = _contraction(
@@ -302,6 +353,21 @@ def _pairwise(
         tuple(number[label] for label in b_labels),
     )
     return contract(a, b, attrs), kept
+
+
+def _are_matrices(output: Sequence[str], left: set[str], right: set[str]) -> bool:
+    """True for labels of both operands, then all others of one, and then those of the other."""
+    kinds = [(label in left) + 2 * (label in right) for label in output]
+    batches = kinds.count(3)
+    rest = kinds[batches:]
+    return 3 not in rest and sum(a != b for a, b in pairwise(rest)) <= 1
+
+
+def _spread(node: Node, labels: list[str], over: list[str], shape: tuple[Size, ...]) -> Node:
+    """An operand with all labels in their order, repeated along those that it lacks."""
+    order = sorted(range(len(labels)), key=lambda place: over.index(labels[place]))
+    turned = permute(node, tuple(order))
+    return broadcast(turned, shape, tuple(over.index(labels[place]) for place in order))
 
 
 def _sum_out(node: Node, labels: list[str], needed: set[str]) -> tuple[Node, list[str]]:

@@ -59,11 +59,11 @@ def _vector_norm(x: Node, ord: float, axes: Sequence[int]) -> Node:
         return reduce(ones, "sum", axes)
     if not axes:
         return abs(x)
+    sizes = abs(x)
+    if ord == math.inf or all(x.shape[axis] == 1 for axis in axes):  # a power may overflow
+        return reduce(sizes, "max", axes)
     if ord == 2:
         return _euclidean(x, axes)
-    sizes = abs(x)
-    if ord == math.inf:
-        return reduce(sizes, "max", axes)
     if ord == -math.inf:
         return reduce(sizes, "min", axes)
     if ord == 1:

@@ -272,6 +272,8 @@ def split(input: Node, split_size: int | Sequence[int], dim: int = 0) -> tuple[N
     axis = _axis_to_cut(input, dim, "split")
     total = known(input.shape[axis])
     if isinstance(split_size, int):
+        if split_size == total == 0:
+            return (input,)
         if split_size <= 0:
             raise ShapeError(f"split needs a positive size, got {split_size}")
         sizes = [min(split_size, total - start) for start in range(0, total, split_size)] or [0]
@@ -342,7 +344,7 @@ def stack(tensors: Sequence[Node], dim: int = 0) -> Node:
     )
 
 
-@public(method=False)
+@public("row_stack", method=False)
 def vstack(tensors: Sequence[Node]) -> Node:
     """Tensors one below the other."""
     return cat(

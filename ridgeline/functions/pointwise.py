@@ -329,7 +329,7 @@ def mish(input: Node) -> Node:
     return input * apply("tanh", softplus(input))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def hardtanh(input: Node, min_val: float = -1.0, max_val: float = 1.0) -> Node:
     """Values held between two bounds; the gradient is 0 at the bounds."""
     low, high = (stretch(as_node(v, input.dtype), input.shape) for v in (min_val, max_val))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
@@ -166,14 +166,17 @@ def _cheapest(parts: Sequence[Node]) -> Node:
                 (best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
                 for k in range(i, j)
             )
+    return _product(parts, best, 0, count - 1)
 
-    def product(i: int, j: int) -> Node:
-        if i == j:
-            return parts[i]
-        middle = best[i, j][1]
-        return matmul(product(i, middle), product(middle + 1, j))
 
-    return product(0, count - 1)
+def _product(
+    parts: Sequence[Node], best: Mapping[tuple[int, int], tuple[int, int]], i: int, j: int
+) -> Node:
+    """The product of some neighbours, parted where that costs least."""
+    if i == j:
+        return parts[i]
+    middle = best[i, j][1]
+    return matmul(_product(parts, best, i, middle), _product(parts, best, middle + 1, j))
 
 
 @public(method=False)
@@ -301,7 +304,7 @@ def corrcoef(input: Node) -> Node:
     return clamp(result, -1, 1)
 
 
-@public(function=False, shares=True)
+@public(shares=True)
 def adjoint(input: Node) -> Node:
     """The last two axes exchanged, and conjugated."""
     return conj(transposed(input))

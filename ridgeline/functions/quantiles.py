@@ -8,7 +8,7 @@ from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.index_checks import flat, lined
-from ridgeline.functions.operands import Operand, as_node, axis_of
+from ridgeline.functions.operands import Operand, as_node, axis_of, promote_types
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
@@ -144,11 +144,8 @@ def _comparable(sequence: Node, input: Operand) -> tuple[Node, Node]:
     """Both in one element type."""
     if not isinstance(input, Node):
         return sequence, as_node(input, sequence.dtype)
-    if input.dtype is sequence.dtype:
-        return sequence, input
-    raise DTypeError(
-        f"searchsorted needs one element type, got {sequence.dtype.name} and {input.dtype.name}"
-    )
+    both = promote_types(sequence.dtype, input.dtype)
+    return cast(sequence, both), cast(input, both)
 
 
 @public(method=False)

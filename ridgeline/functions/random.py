@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import itemgetter
@@ -158,29 +159,43 @@ def _checked_state(state: Any) -> tuple[int, int]:
 default_generator = Generator()
 
 
+class _OfThread(threading.local):
+    """The default generator of a thread that has its own: of a simulated rank."""
+
+    generator: Generator | None = None
+
+
+of_thread = _OfThread()
+
+
+def chosen_generator() -> Generator:
+    """The generator that draws are from where none is named."""
+    return of_thread.generator or default_generator
+
+
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator."""
-    return default_generator.manual_seed(seed)
+    return chosen_generator().manual_seed(seed)
 
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return default_generator.initial_seed()
+    return chosen_generator().initial_seed()
 
 
 def seed() -> int:
     """Seed the default generator from the system."""
-    return default_generator.seed()
+    return chosen_generator().seed()
 
 
 def get_rng_state() -> tuple[int, int]:
     """The seed and the place of the default generator."""
-    return default_generator.get_state()
+    return chosen_generator().get_state()
 
 
 def set_rng_state(new_state: tuple[int, int]) -> None:
     """Put the default generator where `get_rng_state` found it."""
-    default_generator.set_state(new_state)
+    chosen_generator().set_state(new_state)
 
 
 def fork_rng(enabled: bool = True) -> AbstractContextManager[Any]:
@@ -191,13 +206,14 @@ def fork_rng(enabled: bool = True) -> AbstractContextManager[Any]:
         raise CaptureError(
             "a generator cannot be moved back inside jit", help="fork it around the jitted call"
         )
-    keep, back = zip(*[kept(default_generator, name) for name in ("_seed", "_offset")])
+    generator = chosen_generator()
+    keep, back = zip(*[kept(generator, name) for name in ("_seed", "_offset")])
     return Block(map(itemgetter(0), zip(*keep)), zip(*back))
 
 
 def draw(shape: tuple[Size, ...], generator: Generator | None) -> Node:
     """Random 32-bit words."""
-    key, offset = (generator or default_generator).take(blocks(shape))
+    key, offset = (generator or chosen_generator()).take(blocks(shape))
     return random_bits(key, offset, shape)
 
 
@@ -237,7 +253,7 @@ def standard_normal(shape: tuple[Size, ...], dtype: DType, generator: Generator 
     """Standard normal numbers, by Box and Muller: two neighbours from their two uniform ones."""
     if not dtype.is_floating_point:
         raise DTypeError(f"random numbers need a floating type, not {dtype.name}")
-    source, inner = generator or default_generator, wide(dtype)
+    source, inner = generator or chosen_generator(), wide(dtype)
     streams = [source.take(blocks(shape)) for _ in range(_draws(inner))]
     first, angle = (
         _from_bits([random_bits(*at, shape, of_two) for at in streams], inner, span)

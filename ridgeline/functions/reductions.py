@@ -337,10 +337,11 @@ def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> 
 @public(method=False, wide=True)
 def _safe_softmax(input: Node, dim: int, dtype: DType | None = None) -> Node:
     """The softmax, and zeros where all of an axis is -inf."""
-    result = softmax(input, dim, dtype)
     axes = (_softmax_axis(dim, len(input.shape)),) if input.shape else ()
-    nothing = reduce(input.eq(-math.inf), "all", axes)
-    return select(expand_back(nothing, input.shape, axes), full_like(result, 0), result)
+    nothing = expand_back(reduce(input.eq(-math.inf), "all", axes), input.shape, axes)
+    # gradients of such an axis are zeros too, which they would not be of -inf - -inf
+    result = softmax(select(nothing, full_like(input, 0), input), dim, dtype)
+    return select(nothing, full_like(result, 0), result)
 
 
 @public(wide=True)

@@ -7,6 +7,7 @@ from operator import index as index_of
 
 import numpy as np
 
+from ridgeline import dtypes
 from ridgeline.errors import AxisError, BadValueError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices
@@ -15,13 +16,16 @@ from ridgeline.functions.index_checks import as_index, flat, lined
 from ridgeline.functions.movement import flip, repeat, transpose
 from ridgeline.functions.operands import axis_of, number, whole_numbers
 from ridgeline.functions.registry import public
+from ridgeline.functions.scanning import cumsum
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import movement
-from ridgeline.ops.elementwise import cast
+from ridgeline.ops.elementwise import cast, iota
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import RESHAPE, ReshapeAttrs
+from ridgeline.ops.search import search
 from ridgeline.record.cells import Step, apply_steps, known
+from ridgeline.record.modes import modes
 from ridgeline.record.strided import SlidingWindows, Strided
 
 
@@ -151,12 +155,19 @@ def repeat_elements(
     return repeat_interleave(input, repeats, dim)  # type: ignore[arg-type]
 
 
+def _places(count: int, like: Node) -> Node:
+    return iota((count,), 0, dtypes.int64, like.type.device)
+
+
 def _repeated(source: Node, times: Node, axis: int, output_size: int | None) -> Node:
     """Slices repeated as often as a vector says; its sum is the new size."""
     if len(times.shape) > 1 or lined(times).shape != (source.shape[axis],):
         raise ShapeError(
             f"repeat_interleave: {list(times.shape)} counts for {source.shape[axis]} elements"
         )
+    if output_size is not None and (modes.capture is not None and modes.capture.depends(times)):
+        ends = cumsum(lined(times), 0)
+        return index_select(source, axis, search(ends, _places(output_size, times), right=True))
     counts = concrete(
         lined(times),
         "repeat_interleave with a tensor of counts",

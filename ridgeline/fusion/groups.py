@@ -16,6 +16,7 @@ from itertools import count
 
 from ridgeline.dtypes import float64
 from ridgeline.fusion.in_place import Precedence, Replacing, kernel_order, store_order
+from ridgeline.fusion.kept_memory import Crossing
 from ridgeline.fusion.materialize import FOLDS, LibraryViews, Values, is_apart, sources
 from ridgeline.graph.graph import (
     MOST_NODES,
@@ -153,6 +154,7 @@ class Fuser:
     library_views: LibraryViews = lambda node: None
     replacing: Replacing = field(default_factory=Replacing)
     reason_to_split: Callable[[Lowered], str] = lambda lowered: ""
+    crossing: Crossing | None = None  # where memory counts more than time
     groups: dict[int, FusionGroup] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
@@ -366,6 +368,10 @@ class Fuser:
             inside = {*a.values, *b.values}
             if self._too_early(inside):
                 raise NotFusable("a copy for late readers is not made early")
+            if self.crossing is not None:
+                reason = self.crossing.reason_to_part(a, b, self.leaving)
+                if reason:
+                    raise NotFusable(reason)
             leaving = self.leaving(inside)
             if self.values.windows & inside - set(leaving):
                 raise NotFusable("what is read at many places would be computed at each")

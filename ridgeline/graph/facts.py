@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ridgeline.atomic import Block
-from ridgeline.graph.sizes import Relation, SizeExpr, bounds, deciding, evaluate, symbols
+from ridgeline.graph.sizes import (
+    Relation,
+    SizeExpr,
+    bounds,
+    decide_from_now_on,
+    deciding,
+    evaluate,
+    symbols,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,10 @@ class SizeFacts:
     def deciding(self) -> Block:
         """Answer what is asked in this thread."""
         return deciding(self._decide, self._number, self._at_hand)
+
+    def decide_from_now_on(self) -> None:
+        """Answer what is asked in this thread, until the block of `undecided()` ends."""
+        decide_from_now_on(self._decide, self._number, self._at_hand)
 
     def broken(self, values: Mapping[str, int]) -> Fact | None:
         """A fact that does not hold at these values, if there is one."""

@@ -7,9 +7,11 @@ they were made, the value once it is computed) hangs on them outside the hash.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar
 from weakref import ref
 
@@ -129,7 +131,8 @@ class Node:
     """An op applied to inputs. Make one with `node(op, inputs, attrs)`."""
 
     __slots__ = (
-        "__weakref__", "attrs", "buffer", "inputs", "op", "origins", "owner", "types", "watches",
+        "__weakref__", "attrs", "buffer", "inputs", "kept", "op", "origins", "owner", "shown",
+        "types", "watches",
     )  # fmt: skip
     op: Op
     inputs: tuple[Node, ...]
@@ -141,6 +144,8 @@ class Node:
         Callable[[], Any] | None
     )  # a weak reference: the tensor that is the variable for which this node stands
     watches: list[Any]  # who wants to see its gradient; only where somebody does
+    kept: dict[int, Any]  # values of outputs that were computed, by number; only of several outputs
+    shown: bool  # only of what a tensor through which gradients flow reads as: see `Doubles`
 
     @property
     def type(self) -> TensorType:
@@ -188,16 +193,40 @@ class Devices:
 
 
 devices = Devices()
+
+
+class Doubles:
+    """What is made where a node that was found is a tensor's: `ops/tracking.py` sets it.
+
+    The gradient by a tensor must not count the uses of an equal expression of the package's own,
+    such as the sigmoid inside of a SiLU.
+    """
+
+    apart: Callable[[Node, Sequence[Any]], Node]
+
+
+class Inside(threading.local):
+    """Whether the calling thread is inside of a call that gradients flow through."""
+
+    tracked = False
+
+
+doubles, inside = Doubles(), Inside()
 NO_ATTRS = Attrs()
 # Nodes by the hash of what they are. The callback of each reference is C code that forgets the
 # entry: one in Python would swallow an interrupt. It needs a key without a hash of Python's, and
 # one that keeps neither operands nor attributes alive.
 _table: dict[int, ref[Node]] = {}
 _forget = _table.pop
+MOST_CONSTANT = 64  # nodes that are looked at to find an expression of constants
 
 
 def _known(key: int, op: Op, operands: tuple[Node, ...], attrs: Any) -> Node | None:
-    """The node of these parts, if there is one."""
+    """The node of these parts, if there is one.
+
+    A constant expression whose value a graph keeps for its backward pass is that graph's own: what
+    others record must not depend on who holds a graph.
+    """
     entry = _table.get(key)
     while entry is not None:
         found = entry()
@@ -206,11 +235,17 @@ def _known(key: int, op: Op, operands: tuple[Node, ...], attrs: Any) -> Node | N
             and found.op is op
             and found.inputs == operands
             and (found.attrs is attrs or found.attrs == attrs)
+            and not (found.buffer is not None and is_constant_expression(found))
         ):
             return found
         key = _next_key(key)
         entry = _table.get(key)
     return None
+
+
+def _double(found: Node) -> Node:
+    """A node that was found, or another one if it is a tensor's."""
+    return doubles.apart(found, ()) if hasattr(found, "shown") else found
 
 
 def _next_key(key: int) -> int:
@@ -226,7 +261,7 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
     if not is_new:
         found = _known(key, op, operands, attrs)
         if found is not None:
-            return found
+            return _double(found) if inside.tracked else found
     types: Sequence[TensorType]
     if len(operands) == 1:  # spelled out, since a comprehension is a call
         types = operands[0].types[:1]
@@ -289,9 +324,26 @@ def leaf(type: TensorType) -> Node:
     return _new(LEAF, (), LeafAttrs(type), (type,))
 
 
+DEVICE: Callable[[Node], str] = attrgetter("type.device")  # of the first output
+
+
 def has_value(node: Node) -> bool:
     """True where a node was computed already, or was given."""
     return node.buffer is not None
+
+
+def is_constant_expression(node: Node) -> bool:
+    """True for an expression of constants alone, if it is small."""
+    stack, seen = [node], {node}
+    while stack:
+        each = stack.pop()
+        if each.op is LEAF or len(seen) > MOST_CONSTANT:
+            return False
+        for operand in each.inputs:  # weights come last, and are looked at first
+            if operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return True
 
 
 def shows_constant(node: Node) -> bool:
@@ -331,8 +383,25 @@ def proj(source: Node, output: int) -> Node:
     found = _known(key, PROJ, (source,), attrs)
     if found is None:
         found = _new(PROJ, (source,), attrs, (source.types[output],))
+        found.buffer = getattr(source, "kept", _NOTHING_KEPT).get(output)
         _remember(key, found)
+    elif inside.tracked:
+        return _double(found)
     return found
+
+
+_NOTHING_KEPT: dict[int, Any] = {}
+
+
+def keep_output(output: Node) -> None:
+    """Have a computed output of a node live as long as that, though nothing reads it yet.
+
+    So it is with what only the backward pass reads: an attention's sums of exponentials.
+    """
+    source = output.inputs[0]
+    if not hasattr(source, "kept"):
+        source.kept = {}
+    source.kept[output.attrs.output] = output.buffer
 
 
 def over(current: Node, inputs: tuple[Node, ...]) -> Node:

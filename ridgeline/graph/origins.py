@@ -11,7 +11,7 @@ import linecache
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType
@@ -32,6 +32,8 @@ class _Running(threading.local):
     replayed: Mark | None = None  # the line of a call that is made once more
     looked: bool = False  # a value was read by somebody who may go by it
     let_go: int = 0  # how often tensors were marked as those whose graph is let go
+    # operands over memory of others of the call that a tape makes in earnest, and their copies
+    copies: Sequence[tuple[Any, Any, Node]] = ()
     looks: list[Any] | None = None  # what was asked about values: see `asked` of ops/gather.py
 
 
@@ -68,10 +70,11 @@ def short_path(file: str) -> str:
 
 
 def is_inside(file: str) -> bool:
-    """True for a file of the package."""
+    """True for a file of the package, and for what starts its command."""
     known = _inside.get(file)
     if known is None:
-        known = _inside[file] = file.startswith(PACKAGE)
+        starts = file == "<frozen runpy>" or os.path.basename(file) == "ridgeline"
+        known = _inside[file] = starts or file.startswith(PACKAGE)
     return known
 
 

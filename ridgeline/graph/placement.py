@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ridgeline.devices import is_mesh
 from ridgeline.errors import DeviceError
 from ridgeline.graph.node import (
     PROJ,
@@ -156,6 +157,9 @@ def _made_on(order: Sequence[Node], device: str) -> Node:
 def together(name: str, operands: Sequence[Node]) -> list[Node]:
     """Operands on one device: what is free to move from the host goes to the others."""
     homes = {n.type.device for n in operands if n.type.device != "cpu" or _free(n) is None}
+    meshes = [home for home in homes if is_mesh(home)]
+    if len(meshes) == 1:  # what is not on the mesh is the same on all ranks, and whole
+        homes = set(meshes)
     if len(homes) > 1:
         devices = " and ".join(n.type.device for n in operands)
         raise DeviceError(

@@ -11,12 +11,16 @@ is an error.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from math import prod
+from numbers import Number
 from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+import numpy as np
 
 from ridgeline.atomic import Block, Switch
 from ridgeline.index.intervals import RULES, Interval
@@ -45,6 +49,21 @@ def deciding(
 ) -> Block:
     """Put to these functions what bounds leave open, in this thread."""
     return Switch(_deciding, decide=decide, number=number, at_hand=at_hand)
+
+
+def undecided() -> Block:
+    """Inside, this thread may take up deciding with `decide_from_now_on`."""
+    now = _deciding
+    return Switch(now, decide=now.decide, number=now.number, at_hand=now.at_hand)
+
+
+def decide_from_now_on(
+    decide: Callable[[Relation, SizeExpr], bool],
+    number: Callable[[SizeExpr], int],
+    at_hand: Callable[[SizeExpr], int],
+) -> None:
+    """Put to these functions what bounds leave open, until the block around this ends."""
+    _deciding.decide, _deciding.number, _deciding.at_hand = decide, number, at_hand
 
 
 def remembered(function: F) -> F:
@@ -88,38 +107,73 @@ class Quasi:
 Atom: TypeAlias = Sym | Quasi
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | SizeExpr)
+
+
+def _with_numbers(name: str, reflected: bool = False) -> Callable[[F], F]:
+    """An operator of sizes: with floats, NumPy's numbers and the like it is that of ints."""
+    plain = getattr(operator, name)
+
+    def wrap(method: F) -> F:
+        @wraps(method)
+        def operate(self: SizeExpr, other: Any) -> Any:
+            if _is_size(other):
+                return method(self, other)
+            if not isinstance(other, Number | np.ndarray):
+                return NotImplemented
+            number = self.__index__()
+            return plain(other, number) if reflected else plain(number, other)
+
+        return cast(F, operate)
+
+    return wrap
+
+
 @dataclass(frozen=True, slots=True)
 class SizeExpr:
     """A polynomial over unknowns that is not constant; terms are sorted, the short ones first."""
 
     form: Polynomial[Atom]
+    __array_ufunc__ = None  # arrays and numbers of NumPy leave operators to those below
 
+    @_with_numbers("add")
     def __add__(self, other: Size) -> Size:
         return _size(self.form.plus(_form(other)))
 
+    @_with_numbers("sub")
     def __sub__(self, other: Size) -> Size:
         return _size(self.form.plus(_form(other), -1))
 
+    @_with_numbers("sub", reflected=True)
     def __rsub__(self, other: int) -> Size:
         return self * -1 + other
 
+    @_with_numbers("mul")
     def __mul__(self, other: Size) -> Size:
         return _size(self.form.times(_form(other), str))
 
+    @_with_numbers("floordiv")
     def __floordiv__(self, other: Size) -> Size:
         return _quasi("//", self, other)
 
+    @_with_numbers("floordiv", reflected=True)
     def __rfloordiv__(self, other: int) -> Size:
         return _quasi("//", other, self)
 
+    @_with_numbers("mod")
     def __mod__(self, other: Size) -> Size:
         return _quasi("%", self, other)
 
+    @_with_numbers("mod", reflected=True)
     def __rmod__(self, other: int) -> Size:
         return _quasi("%", other, self)
 
     def __divmod__(self, other: Size) -> tuple[Size, Size]:
         return self // other, self % other
+
+    def __rdivmod__(self, other: Size) -> tuple[Size, Size]:
+        return other // self, other % self
 
     def __neg__(self) -> Size:
         return self * -1
@@ -127,26 +181,37 @@ class SizeExpr:
     def __abs__(self) -> Size:
         return -self if self < 0 else self
 
-    __radd__ = __add__
-    __rmul__ = __mul__
+    @_with_numbers("add", reflected=True)
+    def __radd__(self, other: Size) -> Size:
+        return self + other
+
+    @_with_numbers("mul", reflected=True)
+    def __rmul__(self, other: Size) -> Size:
+        return self * other
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SizeExpr):
             if self.form == other.form:
                 return True
         elif not isinstance(other, int):
+            if isinstance(other, Number) and _deciding.number is not None:
+                return bool(operator.eq(self.__index__(), other))
             return NotImplemented
         return _holds("==", self - other)
 
+    @_with_numbers("lt")
     def __lt__(self, other: Size) -> bool:
         return _holds("<", self - other)
 
+    @_with_numbers("gt")
     def __gt__(self, other: Size) -> bool:
         return _holds("<", other - self)
 
+    @_with_numbers("le")
     def __le__(self, other: Size) -> bool:
         return not self > other
 
+    @_with_numbers("ge")
     def __ge__(self, other: Size) -> bool:
         return not self < other
 
@@ -163,17 +228,39 @@ class SizeExpr:
     def __float__(self) -> float:
         return float(self.__index__())
 
-    def __truediv__(self, other: float) -> float:
-        return self.__index__() / other
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if dtype is not None and np.dtype(dtype) == object:  # an array of sizes asks for no number
+            held = np.empty((), object)
+            held[()] = self
+            return held
+        return np.array(self.__index__(), dtype)
 
+    @_with_numbers("truediv")
+    def __truediv__(self, other: Size) -> float:
+        return self.__index__() / int(other)
+
+    @_with_numbers("truediv", reflected=True)
     def __rtruediv__(self, other: float) -> float:
         return other / self.__index__()
 
-    def __pow__(self, other: float) -> Size | float:
-        return self * self if other == 2 else self.__index__() ** other
+    @_with_numbers("pow")
+    def __pow__(self, other: Size) -> Any:
+        if type(other) is int and other == 2:
+            return self * self
+        return self.__index__() ** int(other)
 
-    def __rpow__(self, other: float) -> float:
-        return float(other ** self.__index__())
+    @_with_numbers("pow", reflected=True)
+    def __rpow__(self, other: Size) -> Any:
+        return int(other) ** self.__index__()
+
+    def __invert__(self) -> Size:
+        return self * -1 - 1
+
+    def __pos__(self) -> Size:
+        return self
+
+    def __round__(self, digits: int | None = None) -> Size:
+        return self if digits is None else round(self.__index__(), digits)
 
     def __str__(self) -> str:
         return _text(self.form)
@@ -182,6 +269,25 @@ class SizeExpr:
 
 
 Size: TypeAlias = int | SizeExpr
+
+
+def _of_bits(function: Callable[[Any, Any], Any], swapped: bool) -> Callable[[SizeExpr, Any], Any]:
+    """An operator on the bits of a size, which is the number that it is now."""
+
+    def method(self: SizeExpr, other: Any) -> Any:
+        if not isinstance(other, Number | np.ndarray | SizeExpr):
+            return NotImplemented
+        right = other.__index__() if isinstance(other, SizeExpr) else other
+        number = self.__index__()
+        return function(right, number) if swapped else function(number, right)
+
+    return method
+
+
+for _name in ("lshift", "rshift", "and", "or", "xor"):
+    _function = getattr(operator, f"__{_name}__")
+    setattr(SizeExpr, f"__{_name}__", _of_bits(_function, False))
+    setattr(SizeExpr, f"__r{_name}__", _of_bits(_function, True))
 
 
 def symbol(name: str, lo: int = 1, hi: int = 2**31 - 1, multiple_of: int = 1) -> SizeExpr:
@@ -320,32 +426,32 @@ def _atom_bounds(atom: Atom) -> Interval:
 
 def never_shrinks(size: Size) -> bool:
     """True for a size that is not smaller where an unknown is larger, as far as can be told."""
-    if isinstance(size, int):
-        return True
+    return isinstance(size, int) or _grows(size.form)
 
-    def grows(form: Polynomial[Atom]) -> bool:
-        return all(c >= 0 for c in form.terms.values()) and all(map(atom_grows, form.atoms))
 
-    def atom_grows(atom: Atom) -> bool:
-        if isinstance(atom, Sym):
-            return atom.lo >= 0
-        if atom.kind == "%" or (atom.kind == "//" and atom.right.terms):
-            return False
-        positive = atom.kind != "//" or atom.right.constant > 0
-        return positive and grows(atom.left) and grows(atom.right)
+def _grows(form: Polynomial[Atom]) -> bool:
+    return all(c >= 0 for c in form.terms.values()) and all(map(_atom_grows, form.atoms))
 
-    return grows(size.form)
+
+def _atom_grows(atom: Atom) -> bool:
+    if isinstance(atom, Sym):
+        return atom.lo >= 0
+    if atom.kind == "%" or (atom.kind == "//" and atom.right.terms):
+        return False
+    positive = atom.kind != "//" or atom.right.constant > 0
+    return positive and _grows(atom.left) and _grows(atom.right)
 
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
     """The value of a size when its unknowns have these values."""
+    return size if isinstance(size, int) else int(size.form.at(partial(_atom_value, values)))
 
-    def value(atom: Atom) -> Size:
-        if isinstance(atom, Sym):
-            return values[atom.name]
-        return _quasi(atom.kind, atom.left.at(value), atom.right.at(value))
 
-    return size if isinstance(size, int) else int(size.form.at(value))
+def _atom_value(values: Mapping[str, int], atom: Atom) -> Size:
+    if isinstance(atom, Sym):
+        return values[atom.name]
+    value = partial(_atom_value, values)
+    return _quasi(atom.kind, atom.left.at(value), atom.right.at(value))
 
 
 def symbols(sizes: Iterable[Size]) -> list[Sym]:

@@ -183,6 +183,21 @@ def sequence(*parts: ir.Stmt) -> ir.Stmt:
     return flat[0] if len(flat) == 1 else ir.Seq(tuple(flat))
 
 
+def raising(kernel: ir.Kernel, slot: int) -> ir.Kernel:
+    """The kernel, and what it stores in one slot is stored only where it is true.
+
+    So memory that several runs share says whether any of them found it so.
+    """
+
+    def visit(current: ir.Stmt) -> ir.Stmt:
+        inner = map_children(current, visit)
+        if isinstance(inner, ir.Store) and inner.buffer.slot == slot:
+            return ir.If(inner.value, replace(inner, value=ir.const(True, dtypes.bool_)))
+        return inner
+
+    return replace(kernel, body=visit(kernel.body))
+
+
 def map_buffers(statement: ir.Stmt, change: Callable[[ir.Buffer], ir.Buffer]) -> ir.Stmt:
     """The statement with every buffer replaced, in loads, stores and allocations."""
     done: dict[ir.Expr, ir.Expr] = {}

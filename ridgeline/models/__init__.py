@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.dtypes import DType
-from ridgeline.errors import InputFileError, path_of
+from ridgeline.errors import InputFileError
+from ridgeline.interop.model_folders import folder_of
 from ridgeline.models.autoencoder import VAE, DenoisingAutoencoder
 from ridgeline.models.bert import BERT, BERTConfig
 from ridgeline.models.convnext import ConvNeXt
@@ -47,14 +48,16 @@ _SKELETONS: dict[str, type[Pretrained]] = {
 def from_pretrained(folder: str | Path, dtype: DType | None = None) -> Pretrained:
     """The model in a folder with Hugging Face's `config.json` and weights.
 
-    The families and what is supported of each are listed in `docs/families.md`.
+    The name of a model that Hugging Face's tools downloaded before, `"Qwen/Qwen2.5-0.5B"`, means
+    the folder where they keep it; nothing is fetched. The families and what is supported of each
+    are listed in `docs/families.md`.
 
     >>> model = rl.models.from_pretrained("Qwen2.5-0.5B")
     >>> scores = model(tokens, mask)  # [batch, length, vocabulary]; the mask is optional
     >>> rl.models.generate(model, tokens, 20)
     """
-    values = read_config(path_of(folder, "from_pretrained"))
-    return _kind(values, str(folder)).from_pretrained(folder, dtype)
+    path = folder_of(folder, "from_pretrained")
+    return _kind(read_config(path), str(path)).from_pretrained(path, dtype)
 
 
 def _kind(values: Mapping[str, Any], where: str) -> type[Pretrained]:

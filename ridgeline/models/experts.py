@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from ridgeline import nn
+from ridgeline.devices import is_mesh
 from ridgeline.models.feed_forward import activation, feed_forward
 from ridgeline.models.parts import Experts, Parts
+from ridgeline.nn.experts import through_experts
 from ridgeline.nn.functional import linear, sigmoid, softmax
 from ridgeline.nn.functional.choose import choose
 from ridgeline.tensors.public import einsum, topk, zeros, zeros_like
@@ -49,7 +51,7 @@ class Router(nn.Module):
         return choose(inside, grouped, -math.inf).flatten(1)
 
 
-class MixtureOfExperts(nn.Module):
+class ExpertFeedForward(nn.Module):
     """Experts as one tensor a layer. All are computed where the chosen are nearly all of them."""
 
     def __init__(self, parts: Parts, experts: Experts) -> None:
@@ -70,13 +72,19 @@ class MixtureOfExperts(nn.Module):
         tokens = x.reshape((-1, x.shape[-1]))
         chosen, weights = self.router(tokens)
         few = int(tokens.shape[0]) * self.experts.chosen < self.experts.count
-        mixed = (self._few if few else self._all)(tokens, chosen, weights.to(dtype=x.dtype))
+        ways = self._sent if is_mesh(x.device) else self._few if few else self._all
+        mixed = ways(tokens, chosen, weights.to(dtype=x.dtype))
         found: Tensor = mixed.reshape(x.shape)
         if self.shared is None:
             return found
         common: Tensor = self.shared(x)
         share = 1.0 if self.shared_gate is None else sigmoid(self.shared_gate(x))
         return found + common * share
+
+    def _sent(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Tokens go to the ranks of their experts."""
+        matrices = self.gates, self.ups, self.downs
+        return through_experts(x, chosen, weights, *matrices, self.activation)
 
     def _few(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         """Only the chosen experts' weights are read."""

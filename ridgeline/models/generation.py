@@ -15,10 +15,12 @@ from ridgeline.errors import ArgumentError, ShapeError
 from ridgeline.models.language import LanguageModel
 from ridgeline.nn.utils.rnn import pad_sequence
 from ridgeline.random import Generator
+from ridgeline.scalars import Array
 from ridgeline.tensors.creation import as_tensor
-from ridgeline.tensors.public import argmax, cat, multinomial, softmax, sort, where
+from ridgeline.tensors.public import argmax, cat, multinomial, softmax, sort, topk, where
 from ridgeline.tensors.tensor import Tensor, tensor
 
+_LATE = 16  # tokens after which a GPU is asked whether all rows have come to their end
 _SMALLEST = 16  # positions for which programs are made at least
 
 
@@ -76,10 +78,20 @@ def generate(
     generator = Generator()
     generator.seed() if seed is None else generator.manual_seed(seed)
     settings = (temperature, top_k, top_p, eos, generator)
-    chosen = _chosen(model, prompt, skipped, max_new_tokens, *settings)
+    often = 1 if stream or prompt.device == "cpu" else _LATE
+    chosen = _chosen(model, prompt, skipped, max_new_tokens, *settings, often)
     if stream:
         return chosen
-    return cat([prompt, *(column.unsqueeze(-1) for column in chosen)], 1)
+    columns = [column.unsqueeze(-1) for column in chosen]
+    if eos is not None and often > 1 and columns:
+        columns = columns[: _ended(cat(columns, 1).cpu().numpy(), eos)]
+    return cat([prompt, *columns], 1)
+
+
+def _ended(tokens: Array, eos: int) -> int:
+    """How many columns there are until every row has come to its end, that one included."""
+    done = (tokens == eos).all(0)
+    return int(done.argmax()) + 1 if done.any() else len(done)
 
 
 def _aligned(tokens: Any, pad: int) -> tuple[Tensor, Tensor | None]:
@@ -115,8 +127,13 @@ def _chosen(
     top_p: float | None,
     eos: int | None,
     generator: Generator,
+    often: int,
 ) -> Iterator[Tensor]:
-    """The new tokens, one [batch] after the other."""
+    """The new tokens, one [batch] after the other.
+
+    Whether all rows have come to their end is asked after every `often` tokens: a device that is
+    not asked works on while the host prepares the next token.
+    """
     if count == 0:
         return
     batch, length = (int(n) for n in prompt.shape)
@@ -126,16 +143,17 @@ def _chosen(
     padded = tensor(np.pad(prompt.cpu().numpy(), ((0, 0), (0, padding))), device=home)
     skipped = None if skipped is None else skipped.to(home)
     scores = model.step(padded, tensor(0), tensor(length - 1), cache, skipped)
-    finished = np.zeros(batch, bool)
+    finished: Tensor | None = None
     last = length + count - 1
     for length_so_far in range(length, last + 1):
         token = pick(scores, temperature, top_k, top_p, generator).to(dtype=prompt.dtype)
         if eos is not None:
-            values = np.where(finished, eos, token.cpu().numpy())
-            finished |= values == eos
-            token = tensor(values, dtype=prompt.dtype, device=home)
+            if finished is not None:
+                token = where(finished, eos, token)
+            finished = token == eos
         yield token
-        if length_so_far == last or finished.all():
+        asked = (length_so_far - length + 1) % often == 0
+        if length_so_far == last or (finished is not None and asked and bool(finished.all())):
             return
         scores = model.step(token.unsqueeze(-1), tensor(length_so_far), tensor(0), cache, skipped)
 
@@ -163,9 +181,10 @@ def shares(scores: Tensor, temperature: float, top_k: int | None, top_p: float |
     scores = scores / temperature
     if top_k is None and top_p is None:
         return softmax(scores, -1)
-    ordered = sort(scores, -1, descending=True)[0]
-    if top_k is not None:
-        ordered = ordered[..., :top_k]
+    if top_k is None:
+        ordered = sort(scores, -1, descending=True)[0]
+    else:
+        ordered = topk(scores, min(top_k, int(scores.shape[-1])), -1)[0]
         scores = where(scores < ordered[..., -1:], -np.inf, scores)
     if top_p is not None:
         likely = softmax(ordered, -1)

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from ridgeline import nn
 from ridgeline.dtypes import DType
-from ridgeline.errors import InputFileError, MissingFileError, RidgelineError, path_of
+from ridgeline.errors import InputFileError, RidgelineError, path_of
+from ridgeline.interop.model_folders import folder_of
 from ridgeline.interop.safetensors import Arrays, write_atomic
 from ridgeline.models.names import FileForm, without
 from ridgeline.models.settings import check_kind
@@ -130,7 +131,7 @@ class Pretrained(nn.Module):
     @classmethod
     def from_pretrained(cls: type[M], folder: str | Path, dtype: DType | None = None) -> M:
         """The model in a folder, in evaluation mode; in the files' element type or `dtype`."""
-        path = path_of(folder, "from_pretrained")
+        path = folder_of(folder, "from_pretrained")
         where = str(path / CONFIG)
         config = cls.config_type.read(read_config(path, cls), where)
         found = read_weights(path)
@@ -166,8 +167,6 @@ class Pretrained(nn.Module):
 def read_config(folder: Path, wanted: type[Pretrained] | None = None) -> dict[str, Any]:
     """The settings in a folder, which must be for the wanted kind of model."""
     path = folder / CONFIG
-    if not folder.is_dir():
-        raise MissingFileError(f"there is no folder {folder}")
     values = read_json(path)
     kind = values.get("model_type")
     if wanted is not None and wanted.config_type.model_type not in (kind, ANY):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ridgeline import nn
 from ridgeline.errors import BadValueError
-from ridgeline.models.experts import MixtureOfExperts
+from ridgeline.models.experts import ExpertFeedForward
 from ridgeline.models.feed_forward import feed_forward
 from ridgeline.models.norms import HeadNorm, norm
 from ridgeline.models.parts import Latent, Parts, of_layer
@@ -218,7 +218,7 @@ class TransformerBlock(nn.Module):
         self.attention = Attention(parts) if latent is None else LatentAttention(parts, latent)
         experts = of_layer(parts.experts, layer)
         self.feed_forward = (
-            feed_forward(parts) if experts is None else MixtureOfExperts(parts, experts)
+            feed_forward(parts) if experts is None else ExpertFeedForward(parts, experts)
         )
         self.form, self.drop = parts.residual, nn.Dropout(parts.dropout)
         self.factor = parts.residual_scale

@@ -59,6 +59,7 @@ from ridgeline.nn.dropout import (
     FeatureAlphaDropout,
 )
 from ridgeline.nn.embedding import Embedding, EmbeddingBag
+from ridgeline.nn.experts import MixtureOfExperts
 from ridgeline.nn.lazy import (
     LazyBatchNorm1d,
     LazyBatchNorm2d,
@@ -200,7 +201,8 @@ __all__ = [
     "LazyInstanceNorm2d", "LazyInstanceNorm3d", "LazyLinear", "LeakyReLU", "Linear",
     "LinearCrossEntropyLoss", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MSELoss",
     "MarginRankingLoss", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d",
-    "MaxUnpool3d", "Mish", "Module", "ModuleDict", "ModuleList", "MultiLabelMarginLoss",
+    "MaxUnpool3d", "Mish", "MixtureOfExperts", "Module", "ModuleDict", "ModuleList",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiheadAttention", "NLLLoss", "PReLU",
     "PairwiseDistance", "Parameter", "ParameterDict", "ParameterList", "PixelShuffle",
     "PixelUnshuffle", "PoissonNLLLoss", "RMSNorm", "RNNBase", "RNNCell", "RReLU", "ReLU", "ReLU6",

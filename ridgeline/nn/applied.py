@@ -7,6 +7,7 @@ from typing import Any, ClassVar, dataclass_transform
 
 from ridgeline.nn import functional
 from ridgeline.nn.module import Module
+from ridgeline.tensors.old_forms import with_reduction
 from ridgeline.tensors.tensor import Tensor
 
 _SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
@@ -57,6 +58,8 @@ def _constructor(cls: type[Applied], settings: dict[str, Parameter]) -> Any:
 
     def __init__(self: Applied, *args: Any, **kwargs: Any) -> None:
         Module.__init__(self)
+        if "reduction" in settings:
+            kwargs = with_reduction(kwargs)
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count, repeat
 from operator import call
@@ -12,7 +12,8 @@ from weakref import ref
 from ridgeline.atomic import Block, apply, steps
 from ridgeline.autograd.function import Function
 from ridgeline.record import mutation
-from ridgeline.record.modes import called
+from ridgeline.record.modes import called, modes
+from ridgeline.tensors.public import zeros_like
 from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -49,38 +50,66 @@ class RemovableHandle(Block):
 
 
 class BackwardPass:
-    """One call of a module whose backward hooks wait for the gradients of outputs and inputs."""
+    """One call of a module whose backward hooks wait for the gradients of outputs and inputs.
+
+    The hooks are those that the module has when it is called, whatever becomes of them.
+    """
 
     def __init__(self, module: Module) -> None:
-        self.module, self.waits_for_inputs = module, False
+        self.module = module
+        self.before = tuple(module._backward_pre_hooks.values())
+        self.hooks = tuple(module._backward_hooks.values())
+        self.arguments: tuple[Any, ...] = ()
+        self.tracked: list[int] = []  # arguments that gradients flow to
         self.of_outputs: Gradients = ()
 
     def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, with tensors that need gradients watched."""
-        self.waits_for_inputs = any(isinstance(a, Tensor) and a.requires_grad for a in args)
-        return _through(self.inputs, args) if self.waits_for_inputs else args
+        self.arguments, self.tracked = args, _tracked(args)
+        return _through(self._inputs, args, self.tracked, True)
 
     def leave(self, result: Any) -> Any:
         """The result, with its tensors watched."""
         parts = result if isinstance(result, tuple) else (result,)
-        watched = _through(self.outputs, parts)
+        places = _tracked(parts)
+        watch = partial(self._outputs, places, len(parts))
+        watched = _through(watch, parts, places, False)
         return watched if isinstance(result, tuple) else watched[0]
 
-    def outputs(self, gradients: Gradients) -> Gradients:
+    def _outputs(self, places: Sequence[int], count: int, known: Gradients) -> Gradients:
         """Gradients of the outputs are known: pre hooks may replace them."""
-        for hook in tuple(self.module._backward_pre_hooks.values()):
+        gradients = _put([None] * count, places, known)
+        for hook in self.before:
             gradients = _replaced(called(hook)(self.module, gradients), gradients)
         self.of_outputs = gradients
-        if not self.waits_for_inputs:
-            self.inputs((None,))
-        return gradients
+        if not self.tracked:
+            self._tell((None,) * len(self.arguments))
+        return tuple([gradients[place] for place in places])
 
-    def inputs(self, gradients: Gradients) -> Gradients:
+    def _inputs(self, known: Gradients) -> Gradients:
         """Gradients of the inputs are known: hooks may replace them."""
-        for hook in tuple(self.module._backward_hooks.values()):
+        zeros = [zeros_like(a) if isinstance(a, Tensor) else None for a in self.arguments]
+        gradients = self._tell(_put(zeros, self.tracked, known))
+        return tuple([gradients[place] for place in self.tracked])
+
+    def _tell(self, gradients: Gradients) -> Gradients:
+        for hook in self.hooks:
             given = called(hook)(self.module, gradients, self.of_outputs)
             gradients = _replaced(given, gradients)
         return gradients
+
+
+def _tracked(values: Sequence[Any]) -> list[int]:
+    """The places of tensors that gradients flow through."""
+    if not modes.gradients:
+        return []
+    return [n for n, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+
+
+def _put(others: list[Tensor | None], places: Sequence[int], known: Gradients) -> Gradients:
+    for place, gradient in zip(places, known):
+        others[place] = gradient
+    return tuple(others)
 
 
 def _replaced(given: Any, gradients: Gradients) -> Gradients:
@@ -93,18 +122,24 @@ class _Gate(Function):
     """The identity; its backward hands gradients to a method of a `BackwardPass`."""
 
     @staticmethod
-    def forward(ctx: Any, watch: Callable[[Gradients], Gradients], *tensors: Tensor) -> Any:
+    def forward(
+        ctx: Any, watch: Callable[[Gradients], Gradients], zeros: bool, *tensors: Tensor
+    ) -> Any:
         ctx.watch = watch
+        ctx.set_materialize_grads(zeros)
         return tuple(t.clone() for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return (None, *ctx.watch(gradients))
+        return (None, None, *ctx.watch(gradients))
 
 
-def _through(watch: Callable[[Gradients], Gradients], values: tuple[Any, ...]) -> Any:
-    """The values, tensors among them passed through a gate."""
-    indices = [n for n, v in enumerate(values) if isinstance(v, Tensor)]
-    passed = _Gate.apply(watch, *(values[n] for n in indices))
-    found = dict(zip(indices, passed if isinstance(passed, tuple) else (passed,)))
+def _through(
+    watch: Callable[[Gradients], Gradients], values: tuple[Any, ...], places: list[int], zeros: bool
+) -> tuple[Any, ...]:
+    """The values, those at some places passed through a gate; zeros for gradients that are none."""
+    if not places:
+        return values
+    passed = _Gate.apply(watch, zeros, *(values[n] for n in places))
+    found = dict(zip(places, passed if isinstance(passed, tuple) else (passed,)))
     return tuple(found.get(n, value) for n, value in enumerate(values))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ridgeline import linalg
 from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.module_paths import unknown
 from ridgeline.record.modes import no_grad
 from ridgeline.reference import describe as _describe
 from ridgeline.tensors.creation import as_tensor
@@ -192,4 +193,12 @@ _calculate_fan_in_and_fan_out, _calculate_correct_fan = fans, _fan
 _no_grad_uniform_, _no_grad_normal_, _no_grad_fill_ = uniform_, normal_, constant_
 _no_grad_trunc_normal_ = trunc_normal_
 
+
+def __getattr__(name: str) -> Any:
+    """Names of old without the underscore, `xavier_uniform`, are those with it."""
+    found = globals().get(f"{name}_")
+    return found if found is not None and name[:1] != "_" else _unknown(name)
+
+
+_unknown = unknown(__name__)
 _describe("nn.init", {name: made for name, made in globals().items() if name[0] != "_"})

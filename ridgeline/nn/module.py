@@ -19,7 +19,7 @@ from ridgeline.nn.parameter import Buffer, Parameter, trained
 from ridgeline.nn.state_hooks import STATE_HOOKS, StateHooks
 from ridgeline.nn.tree import Tree
 from ridgeline.record import mutation
-from ridgeline.record.modes import called, called_method
+from ridgeline.record.modes import called, called_method, modes
 from ridgeline.tensors.conversions import conversion
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
@@ -33,7 +33,7 @@ class Module(Tree, StateHooks):
 
     training: bool
     _transient: set[str]  # buffers that state_dict leaves out
-    _name: str  # the attribute under which the parent holds this module
+    _name: str  # under which the parent that runs holds this module, `layers.3` in a list
 
     def __init__(self) -> None:
         put = super().__setattr__
@@ -58,6 +58,9 @@ class Module(Tree, StateHooks):
         above, own = running.module_path, self._name
         running.module_path = f"{above}.{own}" if above and own else (above or own)
         try:
+            watched = None
+            if self._backward_hooks or self._backward_pre_hooks:
+                watched = BackwardPass(self)
             for pre, named in tuple(self._forward_pre_hooks.values()):
                 replaced = called(pre)(self, *((args, kwargs) if named else (args,)))
                 if replaced is not None and named:
@@ -65,16 +68,14 @@ class Module(Tree, StateHooks):
                 elif replaced is not None:
                     args = replaced if isinstance(replaced, tuple) else (replaced,)
             forward = called_method(self, "forward")
-            if self._backward_hooks or self._backward_pre_hooks:
-                watched = BackwardPass(self)
-                result = watched.leave(forward(*watched.enter(args), **kwargs))
-            else:
-                result = forward(*args, **kwargs)
+            if watched is not None:
+                args = watched.enter(args)
+            result = forward(*args, **kwargs)
             for hook, named in tuple(self._forward_hooks.values()):
                 given = (args, kwargs, result) if named else (args, result)
                 replaced = called(hook)(self, *given)
                 result = result if replaced is None else replaced
-            return result
+            return result if watched is None else watched.leave(result)
         finally:
             running.module_path = above
 
@@ -167,7 +168,8 @@ class Module(Tree, StateHooks):
         self._claim(name, "_modules")
         self._modules[name] = module
         if module is not None:
-            object.__setattr__(module, "_name", name)
+            held = self._name if _only_holds(self) else ""
+            _name_as(module, f"{held}.{name}" if held else name)
 
     register_module = add_module
 
@@ -188,7 +190,10 @@ class Module(Tree, StateHooks):
         if not isinstance(mode, bool):
             raise ValueError(f"training mode is True or False, not {mode!r}")
         for module in self.modules():
-            module.training = mode
+            # loops say it in every step: where nothing changes, no guard has to look again
+            same = modes.capture is None and vars(module).get("training") is mode
+            if not same or type(module).__setattr__ is not Module.__setattr__:
+                module.training = mode
         return self
 
     def eval(self: Self) -> Self:
@@ -238,6 +243,17 @@ class Module(Tree, StateHooks):
             return value if device is None else value.to(device=device)
 
         return self._convert(moved)
+
+    def type(self: Self, dst_type: Any) -> Self:
+        """All parameters and buffers in another element type."""
+        return self._convert(lambda value: value.type(dst_type))
+
+    def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
+        """Move to a device without the values, which are zeros there."""
+        return self._convert(lambda value: value.new_zeros(value.shape, device=device))
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: what a module computes is compiled as it is; `rl.jit` is for a whole step."""
 
     def float(self: Self) -> Self:
         """Floating values as float32."""
@@ -318,6 +334,8 @@ class Module(Tree, StateHooks):
         mutation.bump()
         return RemovableHandle(self._backward_hooks, hook)
 
+    register_backward_hook = register_full_backward_hook
+
     def extra_repr(self) -> str:
         """What to print between the parentheses; layers override it."""
         return ""
@@ -327,3 +345,17 @@ class Module(Tree, StateHooks):
 
     def _repr_html_(self) -> str:
         return html(self)
+
+
+def _only_holds(module: Module) -> bool:
+    """Whether a module is never run itself, such as a list: paths have its name all the same."""
+    return type(module).forward is Module.forward
+
+
+def _name_as(module: Module, name: str) -> None:
+    """The name of a module as its parent's paths have it, and of those that it only holds."""
+    object.__setattr__(module, "_name", name)
+    if _only_holds(module):
+        for key, child in module._modules.items():
+            if child is not None:
+                _name_as(child, f"{name}.{key}")

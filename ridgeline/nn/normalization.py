@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, ShapeError
-from ridgeline.functions.operands import defaults, whole_numbers
+from ridgeline.functions.operands import whole_numbers
 from ridgeline.nn import functional, init
 from ridgeline.nn.applied import Applied
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensors.public import arange, pad
+from ridgeline.tensors.public import arange, pad, zeros
 from ridgeline.tensors.tensor import Tensor, tensor
 
 
@@ -154,8 +152,7 @@ class _RunningNorm(Module):
         self.affine, self.track_running_stats = affine, track_running_stats
         _affine(self, num_features, affine, bias, dtype, device)
         for name in ("running_mean", "running_var"):
-            memory = np.zeros(num_features, (dtypes.wanted(dtype) or defaults.dtype).numpy)
-            tracked = tensor(memory, dtype=dtype, device=device)
+            tracked = zeros(num_features, dtype=dtype, device=device)
             self.register_buffer(name, tracked if track_running_stats else None)
         count = tensor(0, dtype=dtypes.int64, device=device) if track_running_stats else None
         self.register_buffer("num_batches_tracked", count)
@@ -194,17 +191,20 @@ class _BatchNorm(_RunningNorm):
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
         momentum: Any = self.momentum
-        if self.training and self.num_batches_tracked is not None:
+        tracking = self.training and self.track_running_stats
+        if tracking and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if momentum is None:  # a plain average over all batches
                 momentum = 1.0 / self.num_batches_tracked.to(dtype=dtypes.float64)
+        # statistics that are there may be switched off by attribute, and are left as they are then
+        used = tracking or not self.training
         return functional.batch_norm(
             input,
-            self.running_mean,
-            self.running_var,
+            self.running_mean if used else None,
+            self.running_var if used else None,
             self.weight,
             self.bias,
-            self.training or self.running_mean is None,
+            self.training or (self.running_mean is None and self.running_var is None),
             0.0 if momentum is None else momentum,
             self.eps,
         )
@@ -232,6 +232,14 @@ class SyncBatchNorm(_BatchNorm):
     """Batch normalisation for any number of axes; there is one process to share statistics with."""
 
     ranks = (2, 3, 4, 5)
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
+        affine: bool = True, track_running_stats: bool = True, process_group: Any = None,
+        device: Any = None, dtype: dtypes.DType | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        self.process_group = process_group
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

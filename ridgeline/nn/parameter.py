@@ -29,7 +29,13 @@ class Parameter(Tensor):
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Let the parameter take part in gradients, or not; jitted functions notice."""
         mutation.bump()
-        return super().requires_grad_(requires_grad)
+        return self._require_grad(requires_grad)  # nothing is computed: it may be overwritten yet
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Another parameter of the same values; as in torch, without the gradient."""
+        made = super().__deepcopy__(memo)
+        made.grad = None
+        return made
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

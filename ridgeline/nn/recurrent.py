@@ -77,6 +77,20 @@ def _step_or_stay(
     return kept, kept[0]
 
 
+def recurrence(
+    mode: str, given: Tensor, state: State, weights: Weights, reverse: bool,
+    there: Tensor | None = None,
+) -> tuple[Tensor, State]:  # fmt: skip
+    """One layer in one direction, from what its input was multiplied to: hidden states, and the
+    last state."""
+    if there is None:
+        last, seen = own_scan(_step, state, given, weights, _CELLS[mode], reverse=reverse)
+    else:
+        now = (given, there)
+        last, seen = own_scan(_step_or_stay, state, now, weights, _CELLS[mode], reverse=reverse)
+    return seen, last
+
+
 _USUAL = {  # what `repr` need not say
     "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False,
     "proj_size": 0,
@@ -255,18 +269,11 @@ class RNNBase(Module):
 
         Where `there` [length, batch, 1] is false a sequence has ended and keeps its state.
         """
-        cell, biases = _CELLS[self.mode], [None, None]
-        if self.bias:
-            biases = [getattr(self, f"bias_{kind}{suffix}") for kind in ("ih", "hh")]
-        given = functional.linear(x, getattr(self, "weight_ih" + suffix), biases[0])
+        biases = [getattr(self, f"bias_{k}{suffix}") if self.bias else None for k in ("ih", "hh")]
         narrow = getattr(self, "weight_hr" + suffix) if self.proj_size else None
         weights = (getattr(self, "weight_hh" + suffix), biases[1], narrow)
-        back = suffix.endswith("_reverse")
-        if there is None:
-            last, seen = own_scan(_step, state, given, weights, cell, reverse=back)
-        else:
-            last, seen = own_scan(_step_or_stay, state, (given, there), weights, cell, reverse=back)
-        return seen, last
+        given = functional.linear(x, getattr(self, "weight_ih" + suffix), biases[0])
+        return recurrence(self.mode, given, state, weights, suffix.endswith("_reverse"), there)
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """All outputs of the last layer, and the last state of every layer.

@@ -9,17 +9,18 @@ The package `onnx` reads the files and has the schemas; it is loaded when the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.data.optional import need
+from ridgeline.errors import BadValueError
 from ridgeline.module_paths import unknown as _unknown
 
 if TYPE_CHECKING:
     from ridgeline.onnx.module import OnnxModule
 
-__all__ = ["is_in_onnx_export", "load", "save"]
+__all__ = ["export", "is_in_onnx_export", "load", "save"]
 
 
 def is_in_onnx_export() -> bool:
@@ -54,6 +55,31 @@ def save(
     from ridgeline.onnx.writing.save import save as write
 
     return write(function, path, args, kwargs, dynamic, opset)
+
+
+def export(
+    model: Any, args: Any = (), f: Any = None, *, kwargs: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
+    opset_version: int | None = None, dynamic_axes: Mapping[str, Any] | None = None, **others: Any,
+) -> None:  # fmt: skip
+    """torch.onnx.export: `save` with torch's arguments, to a path or an open file.
+
+    Settings of torch's exporter that change nothing here (`dynamo`, `verbose`, `export_params`,
+    `do_constant_folding` and their like) are taken and not used; `dynamic_shapes` is refused.
+    """
+    need("onnx", "onnx", "writing ONNX files")
+    from ridgeline.onnx.writing.exporting import export as write
+
+    if f is None or others.get("dynamic_shapes") is not None:
+        raise BadValueError(
+            "export writes a file, with the axes that vary in dynamic_axes=",
+            help='rl.onnx.export(model, (x,), "model.onnx", dynamic_axes={"x": {0: "batch"}})',
+        )
+    given = args if isinstance(args, tuple) else (args,)
+    write(
+        model, given, f, kwargs or {}, opset_version, input_names or (), output_names or (),
+        dynamic_axes or {},
+    )  # fmt: skip
 
 
 __getattr__ = _unknown(__name__)

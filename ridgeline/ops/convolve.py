@@ -1,15 +1,17 @@
-"""Convolution as libraries have it: channels last, with padding, strides, dilation and groups.
+"""Convolution as libraries have it, with padding, strides, dilation and groups.
 
 No program is written in this op: convolutions are contractions. Where a device's library computes
 one, a pass puts this op in the contraction's place (`graph/passes/libraries/convolutions.py`). The
 three tensors of a convolution, image [n, …, c], filters [k, …, c / groups] and result [n, …, k],
-give three kinds: each of them can be the one that is computed from the other two.
+give three kinds: each of them can be the one that is computed from the other two. Channels are the
+last axis of all three, or the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import product
 from math import prod
 from typing import Any
@@ -22,13 +24,21 @@ from ridgeline.scalars import Array
 FORWARD, DATA, FILTER = "forward", "data", "filter"
 
 
+class Way(Enum):
+    """How a library computes a convolution."""
+
+    CHANNELS_LAST = "with channels last"
+    CHANNELS_SECOND = "with channels second"
+    PRODUCT = "as a matrix product, with channels last"
+
+
 @dataclass(frozen=True, slots=True)
 class ConvolveAttrs(Attrs):
     """A convolution: `image[stride * o + dilation * r - margin]` meets filter r in result o.
 
     `forward` computes the result from image and filters, `data` the image from result and filters,
     `filter` the filters from result and image: the gradients by either operand. Sizes have the
-    channels second, as the contraction has them; the operands have them last.
+    channels second, as the contraction has them; the operands have them last, or `second` too.
     """
 
     kind: str
@@ -41,6 +51,7 @@ class ConvolveAttrs(Attrs):
     groups: int
     biased: bool = False  # a third operand is added to every point of the result
     rectified: bool = False  # then what is below 0 becomes 0
+    second: bool = False  # channels are the second axis of all operands
 
     @property
     def made(self) -> tuple[int, ...]:
@@ -53,13 +64,18 @@ class ConvolveAttrs(Attrs):
         return prod(self.result) * prod(self.filters[1:])
 
 
+def laid_out(shape: tuple[int, ...], attrs: ConvolveAttrs) -> tuple[int, ...]:
+    """A shape in the order that operands have."""
+    return shape if attrs.second else channels_last(shape)
+
+
 def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape with its second axis at the end."""
     return (shape[0], *shape[2:], shape[1])
 
 
 def convolve(first: Node, second: Node, attrs: ConvolveAttrs) -> Node:
-    """A convolution of one of the three kinds, all tensors with channels last."""
+    """A convolution of one of the three kinds."""
     return node(CONVOLVE, (first, second), attrs)
 
 
@@ -75,9 +91,10 @@ def _infer(types: Sequence[TensorType], attrs: ConvolveAttrs) -> tuple[TensorTyp
         DATA: (attrs.result, attrs.filters),
         FILTER: (attrs.result, attrs.image),
     }[attrs.kind]
-    assert (first.shape, second.shape) == tuple(map(channels_last, wanted)), "operands do not fit"
+    fit = (first.shape, second.shape) == tuple(laid_out(shape, attrs) for shape in wanted)
+    assert fit, "operands do not fit"
     assert [one.shape for one in bias] == [attrs.result[1:2]] * attrs.biased, "a bias does not fit"
-    return (TensorType(channels_last(attrs.made), first.dtype, first.device),)
+    return (TensorType(laid_out(attrs.made, attrs), first.dtype, first.device),)
 
 
 def _taps(attrs: ConvolveAttrs) -> Iterator[tuple[Any, Any]]:
@@ -92,6 +109,14 @@ def _taps(attrs: ConvolveAttrs) -> Iterator[tuple[Any, Any]]:
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs: ConvolveAttrs = current.attrs
+    if attrs.second:
+        last = [np.moveaxis(operand, 1, -1) for operand in inputs]
+        return (np.moveaxis(_computed(current, replace(attrs, second=False), last), -1, 1),)
+    return (_computed(current, attrs, inputs),)
+
+
+def _computed(current: Node, attrs: ConvolveAttrs, inputs: Sequence[Array]) -> Array:
+    """The value over operands with channels last."""
     kind, groups = attrs.kind, attrs.groups
     dtype = inputs[0].dtype
     wide = np.float32 if current.dtype.itemsize < 4 else dtype
@@ -121,7 +146,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     if attrs.rectified:
         result = np.where(result <= 0, np.zeros((), wide), result)
     made = {FORWARD: result, FILTER: filters}
-    return ((image[inside] if kind == DATA else made[kind]).astype(dtype),)
+    return (image[inside] if kind == DATA else made[kind]).astype(dtype)
 
 
 CONVOLVE = Op("convolve", "library", _infer, _value)

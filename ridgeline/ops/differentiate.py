@@ -56,7 +56,7 @@ def flowing(outputs: Iterable[Node]) -> list[Node]:
 
 def sources(node: Node) -> tuple[Node, ...]:
     """The inputs by which a node has derivatives: how values with a rule were made is no way."""
-    return node.inputs if node.op is not CUSTOM else node.inputs[node.attrs.outputs :]
+    return node.inputs if node.op is not CUSTOM else node.inputs[node.attrs.first :]
 
 
 def _flows(node: Node, source: Node) -> bool:

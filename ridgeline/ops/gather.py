@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Question: TypeAlias = Callable[[Array, Node], Any]  # about values, of a node for messages
 WIDE_ADD = "wide_add"
+_FEW = 16  # indices
 _NUMPY: dict[str, Any] = {
     "prod": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip
@@ -133,7 +134,11 @@ def check_range(index: Array, size: Size, axis: int, made: Node, negative: bool 
     """Raise for an index outside an axis; True where none counts from the end."""
     if not index.size or not isinstance(size, int):
         return not negative or not index.size
-    low, high = int(index.min()), int(index.max())
+    if index.size <= _FEW:  # NumPy takes longer for each of these than to look at them all
+        values: list[int] = index.ravel().tolist()
+        low, high = min(values), max(values)
+    else:
+        low, high = int(index.min()), int(index.max())
     if (low >= (-size if negative else 0)) and high < size:
         return low >= 0
     line = describe(made)

@@ -5,13 +5,15 @@ that every sort is a sort of integers. Short rows are sorted by counting for eac
 before it (`rank`); long ones digit by digit, from the lowest to the highest (`radix_pass`), which
 takes time proportional to their length. Both are stable. Where only a few elements are wanted,
 `smallest` finds them first: the digits of the last of them, one after another, and then all that
-come before it.
+come before it. On a CPU it looks at blocks of a long row before it looks at elements, on a GPU it
+goes by tiles (`tiled_selection.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 
@@ -21,16 +23,21 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.batching import leading
-from ridgeline.ops.elementwise import cast, iota
+from ridgeline.ops.elementwise import IOTA, cast, constant, full_like, iota, select
 from ridgeline.ops.gather import gather_along
-from ridgeline.ops.movement import permute, slice_
+from ridgeline.ops.movement import broadcast, broadcast_scalar, pad, permute, reshape, slice_
+from ridgeline.ops.reduce import reduce
 from ridgeline.ops.sort import SORT
 from ridgeline.scalars import Array
 
 SHORT_ROW = 256  # below, comparing all pairs in vector lanes is quicker than moving elements
+_BLOCKED, _LEAST_BLOCK = 512, 4  # elements of a row, and of a block that stands for some
 _FEW = 4  # a part of a row this many times smaller than it is worth finding before sorting
 _PASSES = ("radix_pass", "tiled_pass")  # ops by which an order becomes another
-_LONG_ROW = 8192  # above, fewer passes pay for more counters
+MOST_OF_TILE = 1024  # elements that are wanted of a tile
+TILE_SMALLEST_NAME = "tile_smallest"  # the op by which a part of an order is left
+_LONG_ROW = 8192  # above, fewer passes pay for more counters, on a CPU: the threads of a GPU
+# write what belongs together side by side only where there are few digits
 _ZERO_BITS = {dtypes.float16: 13, dtypes.bfloat16: 16}  # that every value has as a float32
 _UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
@@ -136,10 +143,11 @@ def expand(current: Node, source: Node) -> tuple[Node, Node]:
     low = _ZERO_BITS.get(source.dtype, 0)
     length = bounds(rows.shape[-1])[0]
     few = attrs.count is not None and 0 < _FEW * attrs.count <= length and length > SHORT_ROW
-    if few and source.type.device == CPU:  # the threads of a GPU sort a row before one finds them
-        both = node(SMALLEST, (keys,), CountAttrs(attrs.count or 0))
-        among = _sorting_order(proj(both, 0), low)
-        order = gather_along(proj(both, 1), cast(among, dtypes.int64), last)
+    count = attrs.count or 0
+    if few and (source.type.device == CPU or selects_by_tiles(keys, count)):
+        chosen, places = _smallest(keys, count)
+        among = _sorting_order(chosen, low)
+        order = gather_along(places, cast(among, dtypes.int64), last)
     else:
         order = _sorting_order(keys, low)
         if attrs.count is not None:
@@ -152,13 +160,64 @@ def expand(current: Node, source: Node) -> tuple[Node, Node]:
     return gather_along(source, order, axis), order
 
 
+def _smallest(keys: Node, count: int) -> tuple[Node, Node]:
+    """The smallest keys of rows and where they stand, in their order.
+
+    On a CPU, blocks of a row stand for it first, each by its smallest key: what is wanted lies in
+    as many blocks as elements are wanted, those with the smallest of these keys.
+    """
+    length, rank = keys.shape[-1], len(keys.shape)
+    block = _block(length, count) if keys.type.device == CPU and isinstance(length, int) else 0
+    if not block or not isinstance(length, int):
+        return _select(keys, count)
+    blocks, missing = -(-length // block), -length % block
+    most = constant((1 << keys.dtype.bits) - 1, keys.dtype, keys.type.device)
+    none = (0,) * rank
+    filled = pad(keys, none, (*none[1:], missing), value=most.attrs.value) if missing else keys
+    parted = reshape(filled, (*keys.shape[:-1], blocks, block))
+    _, places = _select(reduce(parted, "min", (rank,)), count)
+    wide = (*keys.shape[:-1], count, block)
+    within = iota(wide, rank, dtypes.int32, keys.type.device)
+    begin = broadcast(places * block, wide, tuple(range(rank)))
+    members = reshape(begin + within, (*keys.shape[:-1], count * block))
+    there = members < length
+    inside = select(there, members, full_like(members, 0))
+    taken = gather_along(keys, cast(inside, dtypes.int64), rank - 1)
+    chosen, among = _select(select(there, taken, broadcast_scalar(most, taken.shape)), count)
+    return chosen, gather_along(inside, cast(among, dtypes.int64), rank - 1)
+
+
+def _block(length: int, count: int) -> int:
+    """Elements of a block, such that blocks and the elements of those chosen are about as many."""
+    size = 1 << max(isqrt(length // count).bit_length() - 1, 0)
+    return size if size >= _LEAST_BLOCK and length >= _BLOCKED else 0
+
+
+def _select(keys: Node, count: int) -> tuple[Node, Node]:
+    """The same by one op; where rows are short, by ranks, twice: of keys, and of places."""
+    length, last = keys.shape[-1], len(keys.shape) - 1
+    if bounds(length)[1] > SHORT_ROW:
+        both = node(SMALLEST, (keys,), CountAttrs(count))
+        return proj(both, 0), proj(both, 1)
+    zeros, ones = (0,) * (last + 1), (1,) * (last + 1)
+    first = slice_(node(RANK, (keys,)), zeros, (*keys.shape[:-1], count), ones)
+    order = node(RANK, (cast(first, dtypes.uint32),))
+    places = gather_along(first, cast(order, dtypes.int64), last)
+    return gather_along(keys, cast(places, dtypes.int64), last), places
+
+
+def selects_by_tiles(keys: Node, count: int) -> bool:
+    """True for rows of which the threads of a GPU find some elements before one sorts them."""
+    return isinstance(keys.shape[-1], int) and count <= MOST_OF_TILE
+
+
 def _sorting_order(keys: Node, low: int) -> Node:
     """The permutation that sorts rows of keys whose lowest bits are all alike."""
     longest = bounds(keys.shape[-1])[1]
     if longest <= SHORT_ROW:
         return node(RANK, (keys,))
     total = keys.dtype.bits
-    digit = 11 if total > 16 and longest > _LONG_ROW else 8
+    digit = 11 if total > 16 and longest > _LONG_ROW and keys.type.device == CPU else 8
     order = iota(keys.shape, len(keys.shape) - 1, dtypes.int32, keys.type.device)
     for shift in range(low, total, digit):
         both = node(RADIX, (keys, order), DigitAttrs(shift, min(digit, total - shift)))
@@ -168,6 +227,10 @@ def _sorting_order(keys: Node, low: int) -> Node:
 
 def source_length(index: Node) -> Size | None:
     """The length of the rows from which sorted or chosen elements came, None for other nodes."""
+    while index.op is PROJ and index.inputs[0].op.name == TILE_SMALLEST_NAME:
+        index = index.inputs[0].inputs[1]
+        if index.op is IOTA:
+            return index.shape[-1]
     if index.op is PROJ and index.inputs[0].op is SMALLEST and index.attrs.output == 1:
         return index.inputs[0].inputs[0].shape[-1]
     return index.shape[-1] if _is_permutation(index) else None

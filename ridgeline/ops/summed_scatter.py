@@ -2,18 +2,22 @@
 
 Updates arrive in any order and one by one, so a sum of them cannot be cut into blocks. Narrower
 floats are summed in double precision and rounded once. If the base is small, a CPU's kernel keeps
-the sums of some columns in scratch that a cache holds. Where it is large and updates are few, only
-as many sums as updates are kept so wide. Double precision itself is cut in two: the upper parts of
-all updates of an element are multiples of one unit, coarse enough to be added exactly.
+the sums of some columns in scratch that a cache holds; a block of a GPU keeps those of a row in
+shared memory. Where it is large and updates are few, only as many sums as updates are kept so wide.
+Double precision itself is cut in two: the upper parts of all updates of an element are multiples of
+one unit, coarse enough to be added exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.config import config
+from ridgeline.devices import CPU
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops.elementwise import (
@@ -33,6 +37,7 @@ _SPARSE = 3  # places for each update, from which on wide sums of all places cos
 _LONG_ROW = 8  # numbers of a place, from which on finding its first update costs little
 _MOST = 1 << 40  # updates where their number is known only at run time
 _ONE_CUT = 1 << 18  # updates whose lower parts may be added as they are
+_MOST_SHARED, _MANY_BLOCKS = 8192, 512  # places that a GPU's block sums up, and rows that fill it
 _MOST_IN_SCRATCH = 1024  # places whose sums a kernel keeps for some columns
 
 
@@ -55,14 +60,19 @@ def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
         return sums.in_parts()
     if sums.is_sparse:
         return sums.by_first_update()
-    return sums.in_a_kernel() if sums.have_few_places else sums.in_double_precision()
+    return (
+        sums.in_a_kernel()
+        if sums.fit_a_block or sums.have_few_places
+        else sums.in_double_precision()
+    )
 
 
 def widened(current: Node, inputs: Sequence[Node]) -> Node | None:
     """A scatter in double precision for one of a kernel that has no scratch for its sums."""
     if current.attrs.mode != WIDE_ADD:
         return None
-    return _Sums(inputs[0], inputs[1], inputs[2:], current.attrs.axes).in_double_precision()
+    sums = _Sums(inputs[0], inputs[1], inputs[2:], current.attrs.axes)
+    return None if sums.fit_a_block else sums.in_double_precision()
 
 
 class _Sums:
@@ -83,6 +93,20 @@ class _Sums:
         """True where updates that meet choose of so few places that scratch has room for all."""
         elements = product([self.base.shape[a] for a in self.axes if a not in self.apart])
         return isinstance(elements, int) and elements <= _MOST_IN_SCRATCH
+
+    @property
+    def fit_a_block(self) -> bool:
+        """True on a GPU for many rows, each of which a block sums up in shared memory.
+
+        The threads of a block add in any order.
+        """
+        if self.base.type.device == CPU or config.deterministic or self.rest:
+            return False
+        joined = [a for a in self.axes if a not in self.apart]
+        sizes = [s for s in self.base.shape if isinstance(s, int)]
+        if joined != [len(self.base.shape) - 1] or len(sizes) < len(self.base.shape):
+            return False
+        return sizes[-1] <= _MOST_SHARED and prod(sizes[:-1]) >= _MANY_BLOCKS
 
     @property
     def is_sparse(self) -> bool:

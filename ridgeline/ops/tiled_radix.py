@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
+from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import leading
-from ridgeline.ops.movement import reshape
+from ridgeline.ops.movement import pad, reshape, slice_
 from ridgeline.ops.radix import DigitAttrs, radix_value
 from ridgeline.ops.scan import scan
 from ridgeline.scalars import Array
@@ -65,7 +65,7 @@ TILED = Op(
 
 
 def tiled(keys: Node, order: Node, digit: DigitAttrs, tile: int) -> tuple[Node, Node]:
-    """A radix pass by tiles; a row that is one tile needs no counts."""
+    """A radix pass by tiles; a row that is one tile needs no counts, and no passes but one."""
     attrs = TileAttrs(digit.shift, digit.bits, tile)
     inputs = [keys, order]
     length = keys.shape[-1]
@@ -73,6 +73,26 @@ def tiled(keys: Node, order: Node, digit: DigitAttrs, tile: int) -> tuple[Node, 
     if tiles_of(length, attrs) > 1:
         counts = node(DIGIT_COUNTS, (keys,), attrs)
         flat = reshape(counts, (*keys.shape[:-1], (1 << digit.bits) * tiles_of(length, attrs)))
-        inputs.append(reshape(scan(flat, "sum", len(flat.shape) - 1) - flat, counts.shape))
+        inputs.append(reshape(scan(_delayed(flat), "sum", len(flat.shape) - 1), counts.shape))
+    elif (before := _pass_before(keys, order)) is not None:
+        low: TileAttrs = before.attrs
+        attrs = TileAttrs(low.shift, low.bits + digit.bits, tile)
+        inputs = [*before.inputs]
     both = node(TILED, inputs, attrs)
     return proj(both, 0), proj(both, 1)
+
+
+def _delayed(counts: Node) -> Node:
+    """Every count in the place of the next: sums up to there leave out what is there."""
+    none = (0,) * (len(counts.shape) - 1)
+    sizes = (*counts.shape[:-1], counts.shape[-1] - 1)
+    kept = slice_(counts, (*none, 0), sizes, (1,) * len(counts.shape))
+    return pad(kept, (*none, 1), (*none, 0))
+
+
+def _pass_before(keys: Node, order: Node) -> Node | None:
+    """The pass by the bits below whose results these are."""
+    if not (keys.op is PROJ and order.op is PROJ and keys.inputs == order.inputs):
+        return None
+    before = keys.inputs[0]
+    return before if before.op is TILED and len(before.inputs) == 2 else None

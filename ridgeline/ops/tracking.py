@@ -8,13 +8,24 @@ gets zeros. `custom` ties values to a gradient rule written by a user.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.dtypes import DType
-from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, leaf, node, proj
+from ridgeline.graph.node import (
+    PROJ,
+    Attrs,
+    Node,
+    Op,
+    TensorType,
+    doubles,
+    inside,
+    leaf,
+    node,
+    proj,
+)
 from ridgeline.ops.batching import leading, outputs_of
 from ridgeline.ops.elementwise import cast, full_like
 from ridgeline.ops.movement import spread, spread_all
@@ -56,6 +67,12 @@ class CustomAttrs(Attrs):
 
     outputs: int
     rule: Any  # a Rule; compared by identity
+    kept: int = 0  # of the inputs after these: values that the rule reads, and no ways
+
+    @property
+    def first(self) -> int:
+        """The place of the first input that has derivatives."""
+        return self.outputs + self.kept
 
 
 def tag(a: Node) -> Node:
@@ -80,6 +97,22 @@ def apart(result: Node, values: Sequence[Any]) -> Node:
     return node(result.op, (tag(first), *others), result.attrs)
 
 
+doubles.apart = apart
+
+
+def tracked(body: Callable[..., Any]) -> Callable[..., Any]:
+    """The body of a call that gradients flow through: what it makes is apart from tensors."""
+
+    def run(*values: Any, **named: Any) -> Any:
+        try:
+            inside.tracked = True
+            return body(*values, **named)
+        finally:
+            inside.tracked = False
+
+    return run
+
+
 def variable(a: Node, attrs: Any = None) -> Node:
     """The same value as a new independent variable, or as what some attributes say of it."""
     return node(VARIABLE, (a,), TagAttrs(next(_numbers)) if attrs is None else attrs)
@@ -95,9 +128,11 @@ def narrowed(a: Node, dtype: DType) -> Node:
     return node(NARROWED, (a,), NarrowAttrs(dtype))
 
 
-def custom(outputs: Sequence[Node], inputs: Sequence[Node], rule: Rule) -> Node:
-    """`outputs` as they are, with derivatives by `inputs` that `rule` gives."""
-    return node(CUSTOM, (*outputs, *inputs), CustomAttrs(len(outputs), rule))
+def custom(
+    outputs: Sequence[Node], inputs: Sequence[Node], rule: Rule, kept: Sequence[Node] = ()
+) -> Node:
+    """`outputs` as they are, with derivatives by `inputs` that `rule` gives, which reads `kept`."""
+    return node(CUSTOM, (*outputs, *kept, *inputs), CustomAttrs(len(outputs), rule, len(kept)))
 
 
 class _Unchanged:
@@ -163,12 +198,12 @@ def _end(current: Node, derivatives: Sequence[Node | None]) -> Sequence[Node | N
 
 def _custom_vjp(current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
     by_inputs: Sequence[Node | None] = current.attrs.rule.vjp(current, cotangents)
-    return [*[None] * current.attrs.outputs, *by_inputs]
+    return [*[None] * current.attrs.first, *by_inputs]
 
 
 def _custom_jvp(current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
     results: Sequence[Node | None] = current.attrs.rule.jvp(
-        current, tangents[current.attrs.outputs :]
+        current, tangents[current.attrs.first :]
     )
     return results
 
@@ -185,7 +220,7 @@ class BatchedRule:
 
     def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """Forward mode."""
-        sources = self.original.inputs[self.original.attrs.outputs :]
+        sources = self.original.inputs[self.original.attrs.first :]
         types = [source.types[0] for source in sources]
         return self._run(self.original.attrs.rule.jvp, types, tangents)
 
@@ -216,8 +251,9 @@ class BatchedRule:
 def _custom_batch(
     current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
 ) -> list[Node]:
-    values, count = spread_all(inputs, batched, batching), current.attrs.outputs
-    made = custom(values[:count], values[count:], BatchedRule(current, batching))
+    values, attrs = spread_all(inputs, batched, batching), current.attrs
+    rule = BatchedRule(current, batching)
+    made = custom(values[: attrs.outputs], values[attrs.first :], rule)
     return outputs_of(made)
 
 

@@ -22,6 +22,8 @@ def decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
 class Adagrad(Optimizer):
     """Steps divided by the root of the sum of all squared gradients."""
 
+    _late = False  # the sum begins with a number, and is there at once
+
     def __init__(
         self,
         params: Any,

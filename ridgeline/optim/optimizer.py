@@ -15,7 +15,9 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.atomic import apply
+from ridgeline.devices import is_mesh
 from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.functions.operands import defaults
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
 from ridgeline.optim.update_program import UpdateProgram
@@ -24,8 +26,9 @@ from ridgeline.record.captures import CaptureError
 from ridgeline.record.modes import called, called_method, enable_grad, modes, no_grad
 from ridgeline.record.mutation import ParamGroup
 from ridgeline.record.numbers import member
-from ridgeline.record.recorder import flush
+from ridgeline.record.recorder import flush, flush_mesh
 from ridgeline.record.turns import claimed, in_turn
+from ridgeline.tensors.placing import state_like, summed_gradient
 from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor, tensor
 
@@ -74,6 +77,8 @@ class StateTable(mutation.Table):
 class Optimizer:
     """Holds parameters in groups, each with its own settings, and state per parameter."""
 
+    _late = True  # as in torch, a parameter has state from its first step on: see `_types`
+
     def __init__(
         self, params: Any, defaults: Mapping[str, Any], hints: Mapping[str, Any] | None = None
     ) -> None:
@@ -89,6 +94,8 @@ class Optimizer:
         self._step_hooks: tuple[dict[int, StepHook], dict[int, StepHook]] = ({}, {})
         self._program = UpdateProgram()
         self._followed = -1  # the epoch at which state was last brought to its parameters
+        # element types that state was made for, which nobody sees before a step or a load
+        self._types: dict[Tensor, dtypes.DType] = {}
         groups = _as_groups(params)
         if not groups:
             raise OptimizerError(
@@ -125,6 +132,8 @@ class Optimizer:
         for parameter in members:
             if parameter.requires_grad:
                 self.state[parameter] = self._start(parameter, group)
+                if self._late:
+                    self._types[parameter] = parameter.dtype
         mutation.bump()
 
     def _check(self, group: ParamGroup) -> None:
@@ -157,6 +166,7 @@ class Optimizer:
         if self._followed != mutation.epoch.value:  # nothing moves without a change of the epoch
             self.follow()
             self._followed = mutation.epoch.value
+        self._types.clear()
         before, after = self._step_hooks
         for hook in tuple(before.values()):
             called(hook)(self, (closure,), {})
@@ -164,7 +174,13 @@ class Optimizer:
         for hook in tuple(after.values()):
             called(hook)(self, (closure,), {})
         flush()
+        self._flush_mesh()
         return loss
+
+    def _flush_mesh(self) -> None:
+        """All ranks come to a step of parameters on a mesh."""
+        if any(is_mesh(p.device) for group in self.param_groups for p in group["params"]):
+            flush_mesh()
 
     def _step(self, closure: Callable[[], Any] | None) -> Any:
         """One step without its hooks; the closure's loss."""
@@ -194,6 +210,7 @@ class Optimizer:
         try:
             result = change()
             flush()
+            self._flush_mesh()
             return result
         except BaseException:
             apply(back)
@@ -208,8 +225,10 @@ class Optimizer:
                     if parameter.grad is not None:
                         if parameter not in self.state:
                             self.state[parameter] = start(parameter, group)
-                        state = self.state[parameter]
-                        update(parameter, parameter.grad, state, group)
+                        state, gradient = self.state[parameter], parameter.grad
+                        if is_mesh(parameter.device):
+                            gradient = summed_gradient(parameter, gradient)
+                        update(parameter, gradient, state, group)
 
     def register_step_pre_hook(self, hook: StepHook) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` runs before every step."""
@@ -222,10 +241,19 @@ class Optimizer:
         return RemovableHandle(self._step_hooks[1], hook)
 
     def follow(self) -> None:
-        """Bring the state to the devices of its parameters, which may have moved."""
+        """Bring the state to the devices of its parameters, which may have moved.
+
+        State of before the first step has their types as well: torch makes it as late as that.
+        """
+        for group in self.param_groups:
+            for parameter in group["params"] if self._types else ():
+                if self._types.get(parameter, parameter.dtype) != parameter.dtype:
+                    self.state[parameter] = self._start(parameter, group)
         for parameter, state in self.state.items():
             device = parameter.device
             for name, value in state.items():
+                if is_mesh(device) and isinstance(value, Tensor) and not value.dim():
+                    continue
                 if isinstance(value, Tensor) and value.device != device:
                     if modes.capture is not None:
                         raise CaptureError(
@@ -266,11 +294,18 @@ class Optimizer:
                 numbers.setdefault(id(parameter), len(numbers))
             settings = {key: value for key, value in dict.items(group) if key != "params"}
             groups.append({**settings, "params": [numbers[id(p)] for p in group["params"]]})
-        state = {numbers[id(p)]: dict(held) for p, held in self.state.items() if held}
+        state = {
+            numbers[id(p)]: dict(held)
+            for p, held in self.state.items()
+            if held and p not in self._types and id(p) in numbers  # or it is trained no more
+        }
         return {"state": dict(sorted(state.items())), "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` gave, also torch's; nothing changes if it does not fit."""
+        """Take back what `state_dict` gave, also torch's; nothing changes if it does not fit.
+
+        A parameter of which it has no state is as before its first step.
+        """
         groups, held = state_dict["param_groups"], state_dict["state"]
         if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
             raise OptimizerError(
@@ -279,20 +314,29 @@ class Optimizer:
                 f"here: {[len(g['params']) for g in self.param_groups]}",
             )
         fresh: dict[Tensor, State] = {}
-        for group, saved in zip(self.param_groups, groups):
+        changed = [{k: v for k, v in saved.items() if k != "params"} for saved in groups]
+        for group, saved, settings in zip(self.param_groups, groups, changed):
+            to_be = Group({**group, **settings})
             for parameter, number in zip(group["params"], saved["params"]):
                 entries = held.get(number, held.get(str(number)))
-                if entries is not None:
-                    expected = self._start(parameter, group)
-                    fresh[parameter] = {
-                        key: _fitted(parameter, expected, key, value)
-                        for key, value in entries.items()
-                        if value is not None
-                    }
-        for group, saved in zip(self.param_groups, groups):
-            group.update({key: value for key, value in saved.items() if key != "params"})
-        self.state.update(fresh)
-        mutation.bump()
+                if entries is None and not parameter.requires_grad:
+                    continue
+                expected = self._start(parameter, to_be)
+                fresh[parameter] = expected if entries is None else {
+                    key: _fitted(parameter, expected, key, value)
+                    for key, value in entries.items()
+                    if value is not None
+                }  # fmt: skip
+        table = StateTable()
+        table.update(fresh)
+        for group, settings in zip(self.param_groups, changed):
+            group.update(settings)
+        self.state = table
+        self._types.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but hooks, which a copy has none of, as in torch."""
+        return {**vars(self), "_step_hooks": ({}, {})}
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -304,8 +348,13 @@ class Optimizer:
 
 
 def scalar(parameter: Tensor, value: float) -> Tensor:
-    """A number that is state: a float32 scalar beside its parameter."""
-    return tensor(value, dtype=dtypes.float32, device=parameter.device)
+    """A number that is state: a scalar beside its parameter, of a mesh on every host.
+
+    It is float32, and float64 where that is the default, as in torch.
+    """
+    beside = "cpu" if is_mesh(parameter.device) else parameter.device
+    wide = defaults.dtype is dtypes.float64
+    return tensor(value, dtype=dtypes.float64 if wide else dtypes.float32, device=beside)
 
 
 def counter(parameter: Tensor) -> Tensor:
@@ -315,6 +364,8 @@ def counter(parameter: Tensor) -> Tensor:
 
 def zeros(parameter: Tensor, value: float = 0.0) -> Tensor:
     """State in the shape and type of a parameter, with one value everywhere."""
+    if is_mesh(parameter.device):
+        return state_like(parameter, value)
     filled = np.full(tuple(parameter.shape), value, parameter.dtype.numpy)
     return tensor(filled, dtype=parameter.dtype, device=parameter.device)
 

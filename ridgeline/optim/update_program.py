@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.atomic import apply
 from ridgeline.compiler.background import background, report_defect
 from ridgeline.config import config
+from ridgeline.devices import is_mesh
 from ridgeline.errors import RidgelineError
 from ridgeline.execution import flush_log
 from ridgeline.execution.tiers import program_for
@@ -111,6 +112,8 @@ class UpdateProgram:
         tensors = len(present) - present.count(None)
         if present in self._waiting or not _is_due(self._seen.get(present, 0), tensors, beside):
             return None
+        if any(is_mesh(p.device) for group in optimizer.param_groups for p in group["params"]):
+            return None  # ranks would come to have their programs at different steps
         recorded = self._recorded(optimizer)
         if recorded is None or not beside:
             return None if recorded is None else self._compiled(*recorded)

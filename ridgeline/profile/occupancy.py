@@ -1,4 +1,4 @@
-"""Theoretical occupancy of a kernel, by the driver's own arithmetic, for sm_70 to sm_100.
+"""Theoretical occupancy of a kernel, by the driver's own arithmetic, for sm_70 to sm_121.
 
 A block needs warps, registers and shared memory of one multiprocessor; the scarcest decides how
 many fit. Registers are handed out per warp in units of 256, on four sub-partitions; shared
@@ -47,6 +47,10 @@ LIMITS: dict[int, SmLimits] = {
     89: SmLimits(48, 24, 102400, 101376, 1024, 128),
     90: SmLimits(64, 32, 233472, 232448, 1024, 128),
     100: SmLimits(64, 32, 233472, 232448, 1024, 128),
+    103: SmLimits(64, 32, 233472, 232448, 1024, 128),
+    110: SmLimits(48, 24, 233472, 232448, 1024, 128),
+    120: SmLimits(48, 24, 102400, 101376, 1024, 128),
+    121: SmLimits(48, 24, 102400, 101376, 1024, 128),
 }
 
 

@@ -68,6 +68,9 @@ class RunningCapture(Protocol):
     def array(self, array: Array, dtype: DType) -> Node | None:
         """A large array as an input; None for one that guards compare by value."""
 
+    def lend(self, cell: Cell, array: Array) -> bool:
+        """A tensor over an array is made inside; False where it is one of the trace's own."""
+
     def random_blocks(self, generator: Any, count: Size) -> tuple[Node, Node]:
         """The key and the offset of the next blocks of a generator's stream."""
 

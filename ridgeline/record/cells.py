@@ -23,6 +23,7 @@ from ridgeline.ops.elementwise import constant, select
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.reinterpret import REINTERPRET, ReinterpretAttrs, reinterpret, seen_shape
+from ridgeline.ops.tracking import tag
 
 if TYPE_CHECKING:
     from ridgeline.record.captures import Donated, RunningCapture
@@ -158,10 +159,22 @@ def filled_leaf(type: TensorType, buffer: HostBuffer) -> Node:
     return made
 
 
-def apply_steps(value: Node, steps: Sequence[Step]) -> Node:
-    """What a view shows of a cell's value."""
-    for op, attrs in steps:
-        value = _shown(value, op, attrs)
+class InnerStep(tuple[Op, Any]):
+    """A step of a call that takes several, and not the last: no tensor reads as what it shows."""
+
+    __slots__ = ()
+
+
+def apply_steps(value: Node, steps: Sequence[Step], apart: bool = False) -> Node:
+    """What a view shows of a cell's value.
+
+    Where gradients flow through it, it is kept `apart` from tensors that read as what is between.
+    """
+    for step in steps:
+        made = _shown(value, *step)
+        if apart and type(step) is InnerStep and hasattr(made, "shown"):
+            made = _shown(tag(value), *step)
+        value = made
     return value
 
 

@@ -2,6 +2,10 @@
 
 A flush computes every cell that is recorded and still held, so that work they share runs once. It
 happens when somebody reads a value, at `optimizer.step()`, or when much has piled up.
+
+Work on a mesh takes all ranks, so it waits apart, for points that all of them come to whatever
+their memory, and whatever one of them reads: a number on the mesh, which is computed on the line
+that makes it, `optimizer.step()`, or somebody who asks for a value of it.
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ from operator import attrgetter, is_
 from typing import Any, TypeAlias
 
 from ridgeline.atomic import Change, apply, at_fork
+from ridgeline.devices import is_mesh
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant, twin
 from ridgeline.record.captures import Donated
 from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf, graph_track
+from ridgeline.record.mesh_work import is_of_numbers, takes_ranks
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import lifted_since_flush
 from ridgeline.record.upcalls import Match, upcalls
@@ -42,23 +48,27 @@ class GraphRecorder:
     """The work of one thread: cells whose nodes are not computed yet, in program order."""
 
     __slots__ = (
-        "_held_bytes", "_most_listed", "_most_tracked", "_recorded", "drawn", "pending", "piled_up",
-        "ran", "with_graphs",
+        "_held_bytes", "_most_listed", "_most_tracked", "_on_mesh", "_recorded", "drawn", "flushes",
+        "meshes", "on_mesh", "pending", "piled_up", "ran", "served", "with_graphs",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.pending: list[weakref.ref[Cell]] = []
+        self.on_mesh: list[weakref.ref[Cell]] = []  # those that take all ranks
+        self.meshes = False  # there was such work
         # and cells computed with their graph, for a backward pass to let go of it
         self.with_graphs: list[weakref.ref[Cell]] = []
         self._most_tracked = 1 << 8
         # how much has piled up since the last flush
-        self._held_bytes = self._recorded = 0
+        self._held_bytes = self._recorded = self._on_mesh = 0
+        self.flushes = 0  # that there were
         self._most_listed = 1 << 14
         # the memory of seeds and offsets of random numbers that were drawn since then
         self.drawn: list[tuple[Any, Any]] = []
         # of whoever records through this recorder: much has piled up, and a flush ran a match
         self.piled_up: Callable[[str], None] = self.flush
         self.ran: Callable[[Match, Mapping[Cell, Node], Sequence[Node], Drawn], None] | None = None
+        self.served = False  # a program is coming for what is recorded: none is made besides
 
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
@@ -76,15 +86,28 @@ class GraphRecorder:
     def starts_from(self, root: Any) -> None:
         """A pass through graphs starts from a tensor."""
 
+    def ran_rule(self, rule: Any) -> None:
+        """A pass through graphs ran a gradient rule that a user wrote."""
+
     def settle(self, cell: Cell) -> None:
         """How a cell stands to differentiation is about to change, or its memory."""
+
+    def lend(self, cell: Cell) -> None:
+        """Others are about to see the memory of a cell."""
 
     def lose(self, why: str) -> None:
         """What happens until the next flush cannot be foreseen, such as by a hook."""
 
+    def taking_back(self) -> Iterable[Any]:
+        """Nothing: nodes are values, whatever becomes of the cells that held them."""
+        return ()
+
     def record(self, cell: Cell) -> None:
         """A cell was given a value that is not computed yet."""
         if modes.on_read:
+            return
+        if is_mesh(cell.node.types[0].device):
+            self._record_on_mesh(cell)
             return
         if modes.eager:
             self.compute([cell])
@@ -99,29 +122,77 @@ class GraphRecorder:
             self.pending = [r for r in pending if r() is not None]
             self._most_listed = MOST_PENDING + 2 * len(self.pending)
 
+    def _record_on_mesh(self, cell: Cell) -> None:
+        """The same for work that ranks do together; numbers are computed at once."""
+        self.meshes = True
+        if modes.eager:
+            self.compute([cell])
+            return
+        self.on_mesh.append(weakref.ref(cell))
+        self._on_mesh += cell.mode != GRAPH
+        if modes.capture is not None:
+            return
+        if not cell.node.types[0].shape:
+            if is_of_numbers(cell.node):  # perhaps on one rank alone
+                self._compute_shared([cell], False, "")
+            else:
+                self.flush_mesh("a number on a mesh is computed on all ranks at once")
+        elif self._on_mesh >= MOST_PENDING:  # as many on every rank
+            self.flush_mesh(f"{MOST_PENDING} ops had been recorded on a mesh")
+
     def hold(self, nbytes: int) -> None:
         """New data came in that recorded work may keep alive; flush when it becomes much."""
         self._held_bytes += nbytes
         if self._held_bytes > MOST_HELD:
             self.piled_up(f"{MOST_HELD >> 20} MiB of new data were held")
 
+    def nothing_piled_up(self) -> None:
+        """Another recorder computed all that came: what is held is counted anew."""
+        self._held_bytes = self._recorded = 0
+        self.flushes += 1
+
     def live(self) -> list[Cell]:
         """The cells that are recorded and that somebody still holds, in program order."""
-        return _alive(self.pending)
+        return _alive(self.pending) + _alive(self.on_mesh)
+
+    def has_own(self) -> bool:
+        """True where work is recorded that takes no other ranks, and somebody still holds it."""
+        return bool(_alive(self.pending))
 
     def flush(self, reason: str = "") -> None:
         """Compute everything that is live."""
         if modes.capture is None:
             self.compute((), reason)
 
+    def flush_mesh(self, reason: str = "") -> None:
+        """Compute what is live on meshes; all ranks come here."""
+        if modes.capture is None:
+            self._sort_out(())
+            self._compute_shared((), True, reason)
+
+    def compute_shared(self, cells: Sequence[Cell], reason: str = "") -> None:
+        """Compute cells on meshes, with everything that is live there.
+
+        A read may be one rank's alone: it computes no more than what is read.
+        """
+        self._compute_shared(cells, not modes.reading, reason)
+
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         """Compute some cells, together with everything that is live.
 
-        Where that fails, the cells alone: whoever reads what cannot be computed is told, and other
-        work goes on without it.
+        Work on meshes is only computed where it is asked for. Where that fails, the cells alone:
+        whoever reads what cannot be computed is told, and other work goes on without it.
         """
+        if self.meshes and (shared := self._sort_out(cells)):
+            own = [cell for cell in cells if cell not in shared]
+            if own or self.pending:
+                self.compute(own, reason)
+            self.ran = None
+            self.compute_shared(shared, reason)
+            return
         waiting, self.pending = self.pending, []
         self._held_bytes = self._recorded = 0
+        self.flushes += 1
         try:
             self._compute(cells, waiting, reason)
             return
@@ -134,13 +205,37 @@ class GraphRecorder:
         self.ran = None  # what runs now is not all that was recorded
         self._compute(cells, (), reason)
 
+    def _sort_out(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Those of some cells that take all ranks; what is live and does waits with its like."""
+        live = _alive(self.pending)
+        taken = takes_ranks([*live, *cells])
+        if not taken.isdisjoint(live):
+            self.on_mesh += [weakref.ref(cell) for cell in live if cell in taken]
+            self.pending = [weakref.ref(cell) for cell in live if cell not in taken]
+        return [cell for cell in cells if cell in taken]
+
+    def _compute_shared(self, cells: Sequence[Cell], everything: bool, reason: str) -> None:
+        """Compute cells that take all ranks, with everything that is live on meshes or alone."""
+        waiting: list[weakref.ref[Cell]] = []
+        if everything:
+            waiting, self.on_mesh, self._on_mesh = self.on_mesh, [], 0
+        drawn = self.drawn  # of other work, too, which is not computed now
+        try:
+            self._compute(cells, waiting, reason)
+        except BaseException as error:
+            if not _is_our_own(error):
+                self.on_mesh = waiting + self.on_mesh
+            raise
+        finally:
+            self.drawn = drawn
+
     def _compute(
         self, cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason: str
     ) -> None:
         lifted_since_flush.nodes.clear()  # numbers that come now are new inputs
         live = dict.fromkeys(_alive(waiting))
         live.update(dict.fromkeys(cells))
-        with _lock:
+        with _lock if modes.rank is None else modes.rank.flushing:
             before = {cell: cell.node for cell in live}
             nodes: dict[Cell, Node] = {}
             wanted: dict[Node, None] = {}
@@ -160,9 +255,11 @@ class GraphRecorder:
             drawn, self.drawn = self.drawn, []
             if wanted:
                 match = upcalls.match(list(wanted), tracked, reason)
-                match.run()
+                match.run(self.served)
                 if self.ran is not None:
                     self.ran(match, nodes, tracked, drawn)
+                elif match.other_sizes is not None:
+                    match.generalize()
             _settle(before, nodes)
             self._track(c for c in live if graph_track(c).mode == GRAPH and c.node.inputs)
 
@@ -176,7 +273,7 @@ class GraphRecorder:
 
     def tracked(self) -> list[Cell]:
         """The cells with a graph that somebody still holds, computed or not."""
-        references = (*self.pending, *self.with_graphs)
+        references = (*self.pending, *self.on_mesh, *self.with_graphs)
         return [c for r in references if (c := r()) is not None and graph_track(c).mode == GRAPH]
 
 

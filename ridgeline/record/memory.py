@@ -6,6 +6,7 @@ and what is written to it is written there at once.
 
 from __future__ import annotations
 
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,12 +18,12 @@ import numpy as np
 
 from ridgeline.atomic import Change, apply, steps
 from ridgeline.devices import CPU
-from ridgeline.dtypes import DType
+from ridgeline.dtypes import uint8
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import running
 from ridgeline.record.cells import Cell, filled_leaf, rare
-from ridgeline.record.recorder import hold, realize, record, settle
+from ridgeline.record.recorder import hold, lend, realize, record
 from ridgeline.record.turns import turn_of
 from ridgeline.runtime.buffer import HostBuffer, space
 from ridgeline.scalars import Array
@@ -43,15 +44,22 @@ def settled(cell: Cell) -> Node:
     """The node of a cell, computed if need be, to look at its value."""
     running.looked = True
     if cell.types is not None:  # a result of deferred calls, which may be computed as it is
-        known = None if cell.run is None else cell.run.value(cell)
+        known = _known(cell)
+        if known is None:
+            realize([cell])
+            known = _known(cell)
         if known is not None:
             return known
-        realize([cell])
     node = refresh(cell)
     while node.buffer is None:  # again where another thread wrote to it in the meantime
         realize([cell])
         node = cell.node
     return node
+
+
+def _known(cell: Cell) -> Node | None:
+    """The value of a cell that keeps a graph and has no node."""
+    return None if cell.types is None or cell.run is None else cell.run.value(cell)
 
 
 def array_of(node: Node) -> Array:
@@ -81,15 +89,25 @@ def reads_shared(nodes: Iterable[Node]) -> bool:
     return bool(_open) and any(node in _open for node in nodes)
 
 
+def may_change(node: Node) -> bool:
+    """True for a tensor's node that shows memory that somebody outside may write to."""
+    while node.inputs:
+        node = node.inputs[0]
+    return node in _open
+
+
 class Shared:
     """Memory that somebody outside may read and write: an array of theirs, or our own, exported."""
 
-    __slots__ = ("array", "buffer", "export", "leaves", "type")
+    __slots__ = ("_view", "array", "buffer", "export", "leaves", "type")
 
     def __init__(
         self, type: TensorType, array: Array | None = None, export: Export | None = None
     ) -> None:
         self.type, self.array = type, array
+        # through which all leaves borrow the array: so it is known how often we hold that
+        dense = array is not None and array.flags.c_contiguous
+        self._view = array.reshape(array.shape) if dense and array is not None else None
         # an export lives as long as somebody outside holds an array made from it
         self.buffer = None if export is None else export.buffer
         self.export = None if export is None else weakref.ref(export)
@@ -98,7 +116,7 @@ class Shared:
     def memory(self) -> Array | None:
         """The memory, or None when nobody outside holds it any more."""
         if self.array is not None:
-            return self.array
+            return None if self._is_alone() else self.array
         export = self.export() if self.export is not None else None
         if export is None:
             return None
@@ -108,8 +126,10 @@ class Shared:
     def leaf(self) -> Node:
         """A fresh leaf over the memory, whose contents may have changed since the last one."""
         if self.array is not None:
-            made = leaf_over(self.array, self.type.dtype)
-            _open.add(made)
+            dense = np.ascontiguousarray(self.array) if self._view is None else self._view
+            made = filled_leaf(self.type, HostBuffer.borrow(dense))
+            if self._view is not None and not self._is_alone():
+                _open.add(made)
         else:
             assert self.buffer is not None
             exported = self.export is not None and self.export() is not None
@@ -119,6 +139,24 @@ class Shared:
                 _open.add(made)
         self.leaves.add(made)
         return made
+
+    def _is_alone(self) -> bool:
+        """True for an array that nobody else holds, nor a view or an export of its memory."""
+        if self._view is None or self.array is None:
+            return False
+        if self.array.base is None:
+            return bool(self.array.flags.owndata) and self.holders() <= _ALONE
+        owner = self.array.base
+        if type(owner) is not np.ndarray or not owner.flags.owndata:
+            return False
+        del owner
+        return all(map(operator.le, self.holders(), _VIEW_ALONE))
+
+    def holders(self) -> tuple[int, int]:
+        """How often the array is held, and what it is a view of."""
+        array = self.array
+        base = None if array is None else array.base
+        return sys.getrefcount(array), 0 if base is None else sys.getrefcount(base)
 
     def stands_for(self, variable: Node) -> None:
         """A variable's own leaf lies in this memory, too."""
@@ -140,12 +178,14 @@ class Shared:
         return partial(memory.__setitem__, ..., value)
 
 
-def leaf_over(array: Array, dtype: DType) -> Node:
-    """A fresh leaf over somebody else's memory."""
-    dense = array if array.flags.c_contiguous else np.ascontiguousarray(array)
-    return filled_leaf(
-        TensorType(array.shape, dtype), HostBuffer.borrow(dense.reshape(array.shape))
-    )
+def _holders_alone(make: Callable[[], Array]) -> tuple[int, int]:
+    """How often an array is held that nobody but we hold."""
+    shared = Shared(TensorType((1,), uint8), make())
+    return shared.holders()
+
+
+_ALONE = _holders_alone(lambda: np.zeros(1, np.uint8))
+_VIEW_ALONE = _holders_alone(lambda: np.zeros(2, np.uint8)[:1])
 
 
 def share(cell: Cell, shared: Shared) -> None:
@@ -218,7 +258,7 @@ def shared_memory(cell: Cell) -> Array:
             return memory
         refresh(cell)
     node = settled(cell)
-    settle(cell)  # calls that were deferred are recorded, and hold what they read
+    lend(cell)
     buffer = node.buffer
     # memory that is not ours, or that another tensor or recorded work reads, is not given away
     held = sys.getrefcount(node) > _SOLE_OWNER or sys.getrefcount(buffer) > _SOLE_OWNER
@@ -227,7 +267,9 @@ def shared_memory(cell: Cell) -> Array:
     export = Export(buffer)
     shared = Shared(node.types[0], export=export)
     made = shared.leaf()
-    apply(starmap(setattr, ((cell, "node", made), (details, "shared", shared))))
+    # of another version: what variables have in graphs, over the memory of before, is read no more
+    changes = (cell, "node", made), (details, "shared", shared), (cell, "version", cell.version + 1)
+    apply(starmap(setattr, changes))
     memory = shared.memory()
     assert memory is not None
     return memory

@@ -7,8 +7,9 @@ never leaks into another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import wraps
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.atomic import Block, Switch, sealed
@@ -19,15 +20,26 @@ if TYPE_CHECKING:
     from ridgeline.record.captures import CallObserver, RunningCapture
 
 
+class RankState:
+    """What a simulated rank has of its own, since it waits for others while it holds it."""
+
+    def __init__(self) -> None:
+        self.flushing = threading.RLock()  # instead of the lock of all threads
+        # functions that were jitted outside of it, with traces over its own state
+        self.jitted: dict[Any, Any] = {}
+
+
 class Modes(threading.local):
     """Per-thread modes; class attributes are the defaults every thread starts with."""
 
     gradients: bool = True  # do results of tracked operands require gradients
     eager: bool = False  # compute every op as soon as it is recorded
     on_read: bool = False  # leave what is recorded out of flushes until somebody reads it
+    reading: bool = False  # what is computed now is computed for somebody who looks at it
     capture: RunningCapture | None = None  # the jit capture that this thread is inside of
     call_recorder: CallObserver | None = None  # told of what the function that jit traces reads
     anomaly: Anomaly | None = None  # looks for the op that makes a NaN
+    rank: RankState | None = None  # the simulated rank that this thread is
     autocast: tuple[tuple[str, DType], ...] = ()  # narrow types by kind of device, see autocast.py
 
 
@@ -89,6 +101,36 @@ class GradientMode(Mode):
     def _another(self) -> GradientMode:
         return GradientMode(self._enabled)
 
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if not isgeneratorfunction(function):
+            return super().__call__(function)
+
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return _in_blocks(self._another, called(function)(*args, **kwargs))
+
+        return run
+
+
+def _in_blocks(block: Callable[[], Mode], steps: Generator[Any, Any, Any]) -> Any:
+    """A generator that is inside a block while it runs, and whoever takes its values is not."""
+    resume: Callable[[Any], Any] = steps.send
+    given: Any = None
+    while True:
+        try:
+            with block():
+                found = resume(given)
+        except StopIteration as ended:
+            return ended.value
+        try:
+            given, resume = (yield found), steps.send
+        except GeneratorExit:
+            with block():
+                steps.close()
+            raise
+        except BaseException as raised:
+            given, resume = raised, steps.throw
+
 
 def no_grad(function: Callable[..., Any] | None = None) -> Any:
     """Inside, results require no gradient: `with no_grad():`, `@no_grad()` or `@no_grad`."""
@@ -102,8 +144,10 @@ def enable_grad(function: Callable[..., Any] | None = None) -> Any:
     return mode if function is None else mode(function)
 
 
-def inference_mode(mode: bool = True) -> GradientMode:
-    """`no_grad` under torch's other name for it."""
+def inference_mode(mode: Any = True) -> Any:
+    """`no_grad` under torch's other name for it, also as `@inference_mode`."""
+    if callable(mode):
+        return GradientMode(False)(mode)
     return GradientMode(not mode)
 
 
@@ -123,6 +167,11 @@ class _Switched(GradientMode):
     @sealed
     def __enter__(self) -> GradientMode:
         return self
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        assert self._before is not None
+        modes.gradients = self._before[0]  # only the function's calls are to be switched
+        return super().__call__(function)
 
 
 def is_grad_enabled() -> bool:

@@ -11,11 +11,14 @@ import operator
 import threading
 from cmath import isfinite
 from collections.abc import Callable, Sequence
-from math import copysign
+from math import ceil, copysign, floor, trunc
 from typing import Any
+
+import numpy as np
 
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.sizes import SizeExpr
 from ridgeline.ops.elementwise import constant, number_array
 from ridgeline.record.modes import modes
 from ridgeline.scalars import Array
@@ -30,6 +33,7 @@ class Lifted:
     """
 
     __slots__ = ("asked", "derived", "getter", "value")
+    __array_ufunc__ = None  # numbers of NumPy leave operators to those below
 
     def __init__(self, getter: Callable[[], float], value: float) -> None:
         self.getter, self.value = getter, value
@@ -48,6 +52,14 @@ class Lifted:
             )
         return answer
 
+    def plain(self) -> float:
+        """The number that it is now, for which alone the capture then stands."""
+        found: float = self._answer(lambda value: value, "a number that is kept")
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.plain(), dtype)
+
     def __float__(self) -> float:
         return float(self._answer(float, "a number"))
 
@@ -56,6 +68,33 @@ class Lifted:
 
     def __bool__(self) -> bool:
         return bool(self._answer(bool, "a number being non-zero"))
+
+    def __complex__(self) -> complex:
+        return complex(self.plain())
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self.plain(), digits)
+
+    def __trunc__(self) -> int:
+        return trunc(self.plain())
+
+    def __floor__(self) -> int:
+        return floor(self.plain())
+
+    def __ceil__(self) -> int:
+        return ceil(self.plain())
+
+    def __divmod__(self, other: Any) -> Any:
+        return operator.floordiv(self, other), operator.mod(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return operator.floordiv(other, self), operator.mod(other, self)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a float has besides: `is_integer`, `real` and the like."""
+        if name.startswith("_") or not hasattr(float, name):
+            raise AttributeError(f"'float' object has no attribute {name!r}")
+        return getattr(self.plain(), name)
 
     def __hash__(self) -> int:
         return hash(float(self))
@@ -81,14 +120,15 @@ def _reader(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def _comparison(name: str, symbol: str) -> Callable[[Lifted, Any], bool]:
+def _comparison(name: str, symbol: str) -> Callable[[Lifted, Any], bool | np.bool_]:
     compare = getattr(operator, name)
 
-    def method(self: Lifted, other: Any) -> bool:
+    def method(self: Lifted, other: Any) -> bool | np.bool_:
         right = _reader(other)
         which = f"{id(other)} " if isinstance(other, Lifted) else ""
         text = f"a number {symbol} {which}{other!r}"
-        return bool(self._answer(lambda v: compare(v, right()), text))
+        answer = self._answer(lambda v: compare(v, right()), text)
+        return answer if isinstance(answer, np.bool_) else bool(answer)
 
     return method
 
@@ -97,6 +137,10 @@ def _arithmetic(function: Callable[..., Any], swapped: bool) -> Callable[..., An
     """A method whose result is computed anew, on every call, from what it was made of."""
 
     def method(self: Lifted, *others: Any) -> Any:
+        others = tuple([o.__index__() if isinstance(o, SizeExpr) else o for o in others])
+        if any(isinstance(o, np.generic | np.ndarray) for o in others):  # whose types count
+            numbers = [n.plain() if isinstance(n, Lifted) else n for n in (self, *others)]
+            return function(*reversed(numbers) if swapped else numbers)
         if not all(isinstance(o, Lifted | bool | int | float) for o in others):
             return NotImplemented
         key = (
@@ -170,6 +214,7 @@ class Number0d:
     borrowed = True
     writeable = False
     device = "cpu"
+    stream = None
 
     def __init__(self, value: complex, dtype: DType) -> None:
         self.value, self.dtype = value, dtype

@@ -7,6 +7,7 @@ records and computes through these functions:
     live()            the cells that are recorded and that somebody still holds, in program order
     match(nodes)      recorded work by its structure: its program, if it came before
     flush(reason)     compute everything that is live; `realize(cells)` computes some cells besides
+    flush_mesh()      compute what is live on meshes, which takes all ranks and so waits apart
 
 They go to the recorder of the calling thread. There is one kind, `GraphRecorder`, which writes
 nodes down. Another one, such as a tape of public calls whose sequence is known, has the methods of
@@ -28,7 +29,21 @@ from ridgeline.atomic import Block, Switch
 from ridgeline.graph.node import Node
 from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import GraphRecorder
+from ridgeline.record.modes import modes
 from ridgeline.record.upcalls import Match, upcalls
+
+
+class ConstantArgument:
+    """An argument of a taped function that is a value: any that equals it may take its place."""
+
+    __slots__ = ()
+
+
+class RanRule(Protocol):
+    """What code of a user's read that ran inside a public call."""
+
+    def holds(self) -> bool:
+        """True where the same code would read the same now."""
 
 
 class Stream(Protocol):
@@ -53,6 +68,9 @@ class Recorder(Protocol):
     def flush(self, reason: str = "") -> None:
         """Compute everything that is live; the reason is for people, where nobody asked."""
 
+    def flush_mesh(self, reason: str = "") -> None:
+        """Compute everything that is live on meshes; all ranks come here."""
+
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         """Compute some cells, together with everything that is live."""
 
@@ -76,8 +94,17 @@ class Recorder(Protocol):
     def settle(self, cell: Cell) -> None:
         """How a cell stands to differentiation is about to change, or its memory."""
 
+    def ran_rule(self, rule: RanRule) -> None:
+        """A pass through graphs ran a gradient rule that a user wrote."""
+
+    def lend(self, cell: Cell) -> None:
+        """Others are about to see the memory of a cell, and may write to it."""
+
     def lose(self, why: str) -> None:
         """What happens until the next flush cannot be foreseen, such as by a hook."""
+
+    def taking_back(self) -> Iterable[Any]:
+        """What has to happen, for `apply`, where cells get the values back that they had."""
 
 
 class _Thread(threading.local):
@@ -98,17 +125,35 @@ def begin_with(kind: Callable[[], Recorder]) -> None:
     _thread.recorder = kind()
 
 
-def taped(function: F) -> F:
+def taped(function: F, operands: Callable[..., tuple[Any, ...]] | None = None) -> F:
     """A public function that reads nothing but its arguments, and the modes of the thread.
 
-    Its calls are entries of tapes: see `tape/entries.py`.
+    Its calls are entries of tapes: see `tape/entries.py`. What depends on values is left to
+    `operands`, which makes the arguments of an entry of those that were given.
     """
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
         return _thread.recorder.call(function, args, named)
 
-    return cast(F, call)
+    @wraps(function)
+    def call_with(*args: Any) -> Any:
+        assert operands is not None
+        return _thread.recorder.call(function, operands(*args), {})
+
+    return cast(F, call if operands is None else call_with)
+
+
+def is_taped(function: Any) -> bool:
+    """True for a public function whose calls are entries of tapes."""
+    return getattr(function, "__code__", None) is _TAPED
+
+
+def _code_of_taped() -> Any:
+    return taped(_code_of_taped).__code__
+
+
+_TAPED = _code_of_taped()
 
 
 def drawn(generator: Stream, count: int) -> tuple[int, int]:
@@ -140,9 +185,19 @@ def starts_from(root: Any) -> None:
     _thread.recorder.starts_from(root)
 
 
+def ran_rule(rule: RanRule) -> None:
+    """A pass through graphs ran a gradient rule that a user wrote."""
+    _thread.recorder.ran_rule(rule)
+
+
 def lose(why: str) -> None:
     """What happens until the next flush cannot be foreseen, such as by a hook."""
     _thread.recorder.lose(why)
+
+
+def taking_back() -> Iterable[Any]:
+    """What has to happen, for `apply`, where cells get the values back that they had."""
+    return _thread.recorder.taking_back()
 
 
 def settle(cell: Cell) -> None:
@@ -150,6 +205,24 @@ def settle(cell: Cell) -> None:
     if cell.types is not None and cell.run is not None:
         cell.run.leave()  # the calls may be those of another thread
     _thread.recorder.settle(cell)
+
+
+def lend(cell: Cell) -> None:
+    """Others are about to see the memory of a cell; recorded work holds what it read of it."""
+    if cell.types is not None and cell.run is not None:
+        cell.run.leave()
+    _thread.recorder.lend(cell)
+
+
+def exchange(cell: Cell) -> None:
+    """A tensor is about to have other memory, or a result to stand otherwise to gradients.
+
+    No public call does that. What is recorded is computed first, so that it is a step of its own
+    for tapes, and whatever comes next another one; with or without tapes, for the same numbers.
+    """
+    if modes.capture is None:
+        _thread.recorder.flush("memory, or how it stands to gradients, changes")
+    settle(cell)
 
 
 def record(cell: Cell) -> None:
@@ -173,8 +246,13 @@ def match(nodes: Sequence[Node], tracked: Sequence[Node] = (), reason: str = "")
 
 
 def flush(reason: str = "") -> None:
-    """Compute everything this thread has recorded and somebody still holds."""
+    """Compute everything this thread has recorded and somebody still holds, but on meshes."""
     _thread.recorder.flush(reason)
+
+
+def flush_mesh(reason: str = "") -> None:
+    """Compute what is recorded on meshes: all ranks come here, as they do to a training step."""
+    _thread.recorder.flush_mesh(reason)
 
 
 def realize(cells: Sequence[Cell], reason: str = "") -> None:

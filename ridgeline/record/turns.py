@@ -67,12 +67,22 @@ class Turn:
 
 _all: WeakSet[Turn] = WeakSet()
 _turns: WeakMap[Any, Turn] = WeakMap()  # by cell or generator
-_strays = Turn()
+
+
+class _Strays(threading.local):
+    """The turn of state that nobody has claimed; simulated ranks, which wait for one another while
+    they hold it, have one each.
+    """
+
+    turn = Turn()
+
+
+strays = _Strays()
 
 
 def turn_of(thing: Any) -> Turn:
     """The turn of a piece of state."""
-    return _turns.get(thing) or _strays
+    return _turns.get(thing) or strays.turn
 
 
 def in_turn_of(thing: Any, step: Callable[[], T]) -> T:
@@ -88,7 +98,7 @@ def claimed(state: Sequence[Any]) -> tuple[Turn, ...]:
     """The turns of some state, in order; what has none gets one of its own."""
     found = [_turns.get(thing) for thing in state]
     if None in found:
-        with _strays.lock:  # no call is under way that takes some of it for a stray
+        with strays.turn.lock:  # no call is under way that takes some of it for a stray
             found = [_turns.get(thing) for thing in state]
             own = Turn() if None in found else None
             for index, thing in enumerate(state):

@@ -35,11 +35,18 @@ class Match(Protocol):
     def inputs(self) -> Sequence[Node]:
         """Memory that is there."""
 
-    def run(self) -> None:
-        """Give every node of the work its value."""
+    @property
+    def other_sizes(self) -> Any:
+        """What is known of such work with other sizes, where it seems to need a program."""
+
+    def run(self, served: bool = False) -> None:
+        """Give every node of the work its value; where it is `served`, no code is made beside."""
 
     def again(self) -> Known:
         """The work as it may come again, over other memory."""
+
+    def generalize(self) -> None:
+        """Have a program made for it and for such work with other sizes."""
 
 
 class Backward(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ridgeline.devices import CPU
+from ridgeline.devices import CPU, is_mesh
 from ridgeline.errors import DeviceError, GradientError, ShapeError
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
@@ -23,9 +23,10 @@ from ridgeline.graph.origins import (
     user_line,
 )
 from ridgeline.graph.placement import placed
-from ridgeline.ops.elementwise import stop_gradient
+from ridgeline.ops.elementwise import STOP_GRADIENT, stop_gradient
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, broadcast_shapes, stretch
+from ridgeline.ops.placed import placed_like
 from ridgeline.ops.reinterpret import REINTERPRET
 from ridgeline.ops.tracking import apart, overwritten, replaced, variable, written_over
 from ridgeline.record.captures import CaptureError, foreign
@@ -45,12 +46,14 @@ from ridgeline.record.cells import (
     resident_block,
     write_steps,
 )
-from ridgeline.record.memory import array_of, refresh, settled, shared_memory, written
+from ridgeline.record.memory import adopt, array_of, refresh, settled, shared_memory, written
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import hold, realize, settle
 from ridgeline.record.turns import in_turn_of
 from ridgeline.runtime.buffer import space
 from ridgeline.scalars import Array
+
+MOST_COPIED = 1 << 24  # bytes of memory of others that an operand is copied from
 
 
 class Handle:
@@ -119,15 +122,56 @@ def read(source: Handle) -> Node:
     value = filled_leaf(base.types[0], base.buffer) if bare else base
     if capture is None and track.mode == PLAIN and base.buffer is not None:
         value, steps = resident_block(base, steps)
-    result = apply_steps(value, steps)
-    if track.mode >= GRAPH and (result is value or result.origins):
-        result = apart(result, [value])  # another tensor reads as this node
+    tracked = track.mode >= GRAPH
+    result = apply_steps(value, steps, tracked)
+    if tracked:
+        if result is value or result.origins:
+            result = apart(result, [value])  # another tensor reads as this node
+        result.shown = True
     marks = () if seen is None else seen[2]
     if marks and not result.origins:  # the line of the view, and not of who reads it
         inherit(result, marks)
     if capture is None or cell is source._cell or not capture.symbolic:
         source._seen = (base, result, marks)
     return result
+
+
+def operand(source: Handle, most: int | None = None) -> Node:
+    """As `read`, but memory that others may write to is copied, if that is not more than `most`.
+
+    In a call that a tape makes in earnest it is the same node for all who take it.
+    """
+    cell = source._cell
+    if cell.rare is None or cell.rare.shared is None or modes.capture is not None:
+        return read(source)
+    for known, steps, value in running.copies:
+        if known is cell and steps == source._steps:
+            copied: Node = value
+            return copied
+    found = copied_operand(source, most)
+    return read(source) if found is None else apply_steps(*found)
+
+
+def copied_operand(source: Handle, most: int | None = None) -> tuple[Node, tuple[Step, ...]] | None:
+    """What a tensor shows of memory that others may write to, copied, and the steps from there.
+
+    Those that repeat elements are left; where others share no memory with it, there is None.
+    """
+    cell, steps = source._cell, source._steps
+    if source._track.mode != PLAIN or cell.rare is None or cell.rare.shared is None:
+        return None
+    base = refresh(cell)
+    if cell.rare.shared is None:  # nobody shares it any more
+        return None
+    memory = array_of(base)
+    if not any(op is BROADCAST for op, _ in steps):
+        memory, steps = _show(memory, steps), ()
+    if most is not None and memory.nbytes > most:
+        return None
+    made = filled_leaf(TensorType(memory.shape, base.dtype), adopt(memory))
+    seen = source._seen
+    made.origins = base.origins if seen is None else seen[2] or base.origins
+    return made, steps
 
 
 def under_apart(source: Handle) -> Node | None:
@@ -140,7 +184,7 @@ def under_apart(source: Handle) -> Node | None:
         return None
     track = source._resolved()[1]
     steps = source._steps[len(rare(track).steps) if track.mode == LEAF else 0 :]
-    return seen[0] if steps and apply_steps(seen[0], steps) is not seen[1] else None
+    return seen[0] if steps and apply_steps(seen[0], steps, True) is not seen[1] else None
 
 
 def nodes_of(source: Handle) -> list[Node]:
@@ -253,8 +297,11 @@ def write(target: H, value: Node, mode: int, what: str) -> H:
             made = replaced(base, made)
         if made.origins or not made.inputs:  # another tensor reads as this node
             made = apart(made, [value])
+        made.shown = True
     elif graph_track(cell).mode == GRAPH:  # another handle's graph goes on to what was there
         made = overwritten(base, made)
+    if is_mesh(base.types[0].device):
+        made = placed_like(made, base)  # memory lies as it did
     stamp(made, here(3))
     cell.set(made)
     if tracked:
@@ -280,15 +327,21 @@ def _follow(cell: Cell, track: Track) -> None:
 
 
 def _leads_soon_to(base: Node, value: Node) -> bool:
-    """True where a value is made of what it is written over, in a few steps.
+    """True where gradients go from a value to what it is written over, in a few steps.
 
-    Where it is in more, one more way to it that gets zeros does no harm.
+    Where they go in more, one more way to it that gets zeros does no harm.
     """
     layer, seen = [value], {value}
     while layer and len(seen) < _SOON:
         if base in seen:
             return True
-        layer = [source for node in layer for source in node.inputs if source not in seen]
+        layer = [
+            source
+            for node in layer
+            if node.op is not STOP_GRADIENT
+            for source in node.inputs
+            if source not in seen and source.types[0].dtype.is_differentiable
+        ]
         seen.update(layer)
     return base in seen
 
@@ -312,7 +365,13 @@ def read_array(source: Handle, what: str) -> Array:
     cell = source._resolved()[0]
     if modes.capture is not None:
         return _constant_value(source, what)
-    return _show(array_of(settled(cell)), source._steps)
+    before = modes.reading
+    modes.reading = True
+    try:
+        node = settled(cell)
+    finally:
+        modes.reading = before
+    return _show(array_of(node), source._steps)
 
 
 def memory_and_view(source: Handle, what: str) -> tuple[Array, Array]:

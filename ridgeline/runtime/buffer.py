@@ -42,6 +42,8 @@ class HostBuffer:
 
     __slots__ = ("__del__", "__weakref__", "_owner", "_root", "address", "borrowed", "nbytes")
     device = "cpu"
+    pinned = False
+    stream = None  # of a GPU, in whose order memory there is used
 
     __del__: Callable[[], object]
     address: int
@@ -102,6 +104,11 @@ class HostBuffer:
         buffer._owner, buffer.borrowed = self._owner, self.borrowed
         self._owner, self.borrowed = _ANOTHER, True
         return buffer
+
+    @property
+    def device_reads(self) -> bool:
+        """True where a GPU reads the memory itself."""
+        return self.pinned or (self._root is not None and self._root.pinned)
 
     @property
     def writeable(self) -> bool:
@@ -199,7 +206,12 @@ class HostSpace:
 
     def copy(self, memory: Any) -> HostBuffer:
         """Memory with a copy of what lies here or on another device."""
-        return self.take_in(memory.array(uint8, (memory.nbytes,)))
+        read_into = getattr(memory, "read_into", None)
+        if read_into is None:
+            return self.take_in(memory.array(uint8, (memory.nbytes,)))
+        buffer = HostBuffer.allocate(memory.nbytes)
+        read_into(np.asarray(buffer))
+        return buffer
 
 
 @lru_cache(maxsize=64)

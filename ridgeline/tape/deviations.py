@@ -6,9 +6,11 @@ from types import FrameType
 from typing import Any
 
 from ridgeline.record.modes import modes
-from ridgeline.tape.entries import BLOCK, FIRST, MADE, Entry, Many, Ref, is_line
+from ridgeline.tape.entries import BLOCK, FIRST, MADE, PAST, Entry, Many, Ref, Varying, is_line
 from ridgeline.tape.learning import accumulates
-from ridgeline.tape.run import Run, is_resident
+from ridgeline.tape.memory import is_resident
+from ridgeline.tape.run import Run
+from ridgeline.tape.varying import may_vary
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -33,7 +35,7 @@ _SUBSCRIPTS = {"get": "indexing", "set": "an assignment to a part"}
 
 def _difference(run: Run, entry: Entry, args: Any, named: Any, frame: FrameType) -> str:
     """How a call differs from the one that came last."""
-    run.trial.clear()
+    run.forget_trial()
     if entry.gradients is not modes.gradients or entry.autocast != modes.autocast:
         return "other modes"
     if entry.transparent:
@@ -42,12 +44,16 @@ def _difference(run: Run, entry: Entry, args: Any, named: Any, frame: FrameType)
     if len(values) != len(kept) or tuple(named) != entry.names:
         return "other arguments"
     for value, wanted in zip(values, kept):
+        if type(wanted) is Varying and may_vary(entry.function, value, named):
+            continue
         if not run.fits(value, wanted):
             return _argument(run, value, wanted)
     if entry.grads and not accumulates(run, entry):
         return "gradients where there were none, or none where there were some"
     if not all(map(run.sees, entry.looks)):
         return "an index with other values, which decide what is computed"
+    if not all(rule.holds() for rule in entry.rules):
+        return "gradient rules of a user's that read something else"
     return "another caller" if not is_line(entry, frame) else "nothing new"
 
 
@@ -63,6 +69,8 @@ def _argument(run: Run, value: Any, wanted: Any) -> str:
     cell, track = value._cell, value._track
     if track.mode != wanted.mode or (track is cell) is not wanted.own:
         return "an operand that stands to gradients in another way"
+    if wanted.kind == PAST:
+        return "an operand with a graph of before the last flush, which was another one"
     if wanted.kind == MADE:
         return "an operand that another call made"
     if wanted.kind in (FIRST, BLOCK) and not is_resident(cell, track):

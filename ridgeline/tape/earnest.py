@@ -18,18 +18,21 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.atomic import Change, Switch, apply
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
+from ridgeline.graph.node import PROJ, Node, keep_output
 from ridgeline.graph.origins import running
 from ridgeline.record.cells import LEAF, Cell, Rare, Track
-from ridgeline.record.graph_recorder import GraphRecorder, settle
+from ridgeline.record.graph_recorder import Drawn, GraphRecorder, settle
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import drawing, record_with
 from ridgeline.record.upcalls import upcalls
-from ridgeline.tape.entries import Entry, Many, Ref, Shown
+from ridgeline.tape.continued import sources
+from ridgeline.tape.entries import Entry, Many, Ref, Shown, Varying
 from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor, holding
 
 if TYPE_CHECKING:
-    from ridgeline.tape.run import Draws, Outside, Past, Run
+    from ridgeline.tape.outside import Outside
+    from ridgeline.tape.run import Draws, Past, Run
 
 _new = object.__new__
 
@@ -50,10 +53,13 @@ class Owner:
 
 
 class Earnest:
-    """The calls of one run, made on cells of their own."""
+    """The calls of one run, and of those that it took over, made on cells of their own."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, variables: dict[int, Tensor] | None = None) -> None:
+        self.run = run
+        # what stands for variables, by the identity of their tracks: one for all runs
+        self._stand_ins: dict[int, Tensor] = {} if variables is None else variables
+        self.before = [(taken, Earnest(other, self._stand_ins)) for taken, other in run.before]
         self._recorder = GraphRecorder()
         self._recorder.piled_up = lambda reason: None
         self.cells: dict[int, Cell] = {}  # by number
@@ -62,13 +68,38 @@ class Earnest:
     def make(self) -> None:
         """Make all calls, and give everybody what came of them."""
         self.calls()
-        if self._run.deferred:  # else what a signal's handler reads came before
+        if self.run.deferred:  # else what a signal's handler reads came before
             apply(self._published())
+
+    def make_before(self) -> None:
+        """Make the calls of runs that were taken over by one that is recorded."""
+        self._calls_before()
+        run = self.run
+        if not run.unmade:
+            return
+        changes: list[Change] = [(run, "unmade", False), (run, "sources", sources(self))]
+        held: list[Cell] = []
+        for number in run.known:
+            public = run.cell(number)
+            if public is not None and public.run is run and public.types is not None:
+                cell = self.cells[number]
+                changes += [*_state(cell, public), (public, "rare", cell.rare)]
+                held.append(public)
+        for _, earnest in self.before:
+            for number, variable in earnest._variables.items():
+                changes += earnest._variable(number, variable)
+        tracked = map(run.recorder.with_graphs.extend, ([*map(weakref.ref, held)],))
+        apply(chain(starmap(setattr, changes), tracked))
+
+    @property
+    def drawn(self) -> Drawn:
+        """The memory of seeds and offsets of the random numbers that the calls drew."""
+        return self._recorder.drawn
 
     def make_again(self) -> None:
         """Make all calls of a run that was computed, and give what keeps a graph that graph."""
         self.calls()
-        past = self._run.past
+        past = self.run.past
         if past is not None:  # else what a signal's handler reads came before
             self._fill(past)
             apply(self._regained(past))
@@ -86,12 +117,14 @@ class Earnest:
         for node, buffer in zip(wanted, past.results):
             if buffer is not None and node.buffer is None:
                 node.buffer = buffer
-        for cell in kept:
+                if node.op is PROJ:
+                    keep_output(node)
+        for cell in (*kept, *[self.cells[number] for number in past.ending.carried]):
             settle(cell)
 
     def _regained(self, past: Past) -> Iterator[Any]:
         """What changes for those who hold tensors that keep a graph."""
-        run = self._run
+        run = self.run
         changes: list[Change] = []
         held: list[Cell] = []
         for number in past.values:
@@ -106,38 +139,64 @@ class Earnest:
             assert details is not None
             changes.append((details.owner, "of", None if owner is None else weakref.ref(owner)))
         changes.append((run, "past", None))
-        tables = (run.log, run.made, run.outside)
+        tables = (run.log, run.made, run.outside, run.before)
         tracked = map(run.recorder.with_graphs.extend, ([*map(weakref.ref, held)],))
         return chain(starmap(setattr, changes), map(methodcaller("clear"), tables), tracked)
 
     def calls(self) -> None:
         """Make all calls."""
-        for number, outside in self._run.outside.items():
+        self._calls_before()
+        for number, outside in self.run.outside.items():
             if not outside.block:
                 self._take_in(number, outside)
         plain = Switch(
             modes, eager=False, on_read=False, anomaly=None, capture=None, call_recorder=None
         )
-        unseen, usual = Switch(running, looks=None), _defaults(*self._run.defaults)
+        unseen, usual = Switch(running, looks=None), _defaults(*self.run.defaults)
         with plain, unseen, usual, record_with(self._recorder):
-            for entry, draws in tuple(self._run.log):
-                self._make(entry, draws)
+            self._make_all()
+
+    def _make_all(self) -> None:
+        for entry, draws in tuple(self.run.log):
+            self._make(entry, draws)
+
+    def _memory(self, number: int) -> Node:
+        """What memory from outside was when it was first used."""
+        return self.run.outside[number].node
+
+    def _calls_before(self) -> None:
+        """Make the calls of runs that were taken over; what they gave has its values."""
+        for taken, earnest in self.before:
+            earnest.calls()
+            past = earnest.run.past
+            assert past is not None
+            earnest._fill(past)
+            for there, here in taken.numbers.items():
+                self.cells[here] = earnest.cells[there]
+                self._recorder.with_graphs.append(weakref.ref(earnest.cells[there]))
 
     def _take_in(self, number: int, outside: Outside) -> None:
         """Memory from outside as it was when it was first used."""
-        cell = self.cells[number] = Cell(outside.node, outside.mode, None)
+        known = self._stand_ins.get(id(outside.variable))
+        if known is not None:  # a run before has the variable, though perhaps with other memory
+            self._variables[number], cell = known, known._cell
+            self.cells[number] = cell
+            if cell.node is not outside.node:
+                cell.node, cell.version = outside.node, outside.version
+            return
+        cell = self.cells[number] = Cell(self._memory(number), outside.mode, None)
         cell.version = outside.version
         public = outside.variable
         if public is None:
             return
-        variable = self._variables[number] = _new(Tensor)
+        variable = self._variables[number] = self._stand_ins[id(public)] = _new(Tensor)
         track = cell if outside.own else Track(LEAF, None)
         track.rare = Rare()
         track.rare.owner = Owner(variable)
         variable._cell, variable._track, variable._steps = cell, track, ()
         variable._seen, variable._extra = None, Extra()
 
-    def _make(self, entry: Entry, draws: Draws) -> None:
+    def _make(self, entry: Entry, draws: Draws) -> Any:
         """Make one call, and note what came of it by the numbers of its results."""
         values = [self._rebuilt(value) for value in entry.args]
         split = len(values) - len(entry.names)
@@ -154,6 +213,7 @@ class Earnest:
             left = self._variables[gradient.owner].grad
             if gradient.before is None and left is not None:
                 self.cells[gradient.number] = left._cell
+        return made
 
     def _note(self, shown: Any, made: Any) -> None:
         if type(shown) is Shown:
@@ -167,6 +227,8 @@ class Earnest:
         """An argument as the call was given it."""
         if type(value) is Ref:
             return self._handle(value)
+        if type(value) is Varying:
+            return self.run.fresh(self.run.given[value.index])
         if type(value) is Many:
             parts = [self._rebuilt(part) for part in value.parts]
             return parts if value.kind is list else value.kind(parts)
@@ -174,9 +236,9 @@ class Earnest:
 
     def _handle(self, ref: Ref) -> Tensor:
         """A handle like the one that a call was given."""
-        outside = self._run.outside.get(ref.number)
+        outside = self.run.outside.get(ref.number)
         if outside is not None and outside.block:
-            made = holding(outside.node, ref.mode)
+            made = holding(self._memory(ref.number), ref.mode)
             made._steps = ref.steps
             return made
         variable = self._variables.get(ref.number) if ref.mode == LEAF else None
@@ -195,7 +257,7 @@ class Earnest:
 
     def _published(self) -> Iterator[Any]:
         """Everything that changes for others, by C code alone."""
-        run, graph = self._run, self._run.recorder
+        run, graph = self.run, self.run.recorder
         changes: list[Change] = []
         places: dict[int, Cell] = {}  # of cells of ours, by identity: those that others hold
         for number, cell in self.cells.items():
@@ -206,26 +268,33 @@ class Earnest:
             outside = run.outside.get(number)
             if outside is None:
                 changes += [*_state(cell, public), (public, "rare", cell.rare)]
-            elif outside.written:
+            elif outside.is_written(run):
                 changes += [*_state(cell, public), *_rare(cell, public)]
         for number, variable in self._variables.items():
             changes += self._variable(number, variable)
         held = [made for r in self._recorder.pending if (made := r()) is not None]
         moved = [weakref.ref(places[id(made)]) for made in held if id(made) in places]
-        changes.append((run, "deferred", False))
+        changes += [(run, "deferred", False), (run, "unmade", False)]
+        if self.before:  # what is recorded now may be learnt, with what it took of them
+            changes.append((run, "sources", sources(self)))
         changes.append((run, "calls", run.calls + len(run.log)))
+        changes.append((run, "path", [*run.path, *run.calls_in_order()]))
+        graphs = [made for number in run.known if (made := run.cell(number)) is not None]
         spent = {spent.number for entry, _ in run.log for spent in entry.spent}
-        lists = ((graph.pending, moved), (graph.drawn, self._recorder.drawn))
+        lists = (
+            (graph.pending, moved), (graph.drawn, self._recorder.drawn),
+            (graph.with_graphs, [*map(weakref.ref, graphs)]),
+        )  # fmt: skip
         return chain(
             starmap(setattr, changes),
             starmap(list.extend, lists),
             map(run.spent.update, (spent,)),
-            map(list.clear, (run.log,)),
+            map(methodcaller("clear"), (run.log, run.aside)),
         )
 
     def _variable(self, number: int, variable: Tensor) -> list[Change]:
         """Graphs lead to the variable that others know; it stands in graphs by the same node."""
-        public = self._run.owner(number)
+        public = self.run.owner(number)
         details = variable._track.rare
         assert details is not None
         of = None if public is None else weakref.ref(public)
@@ -233,7 +302,7 @@ class Earnest:
         known = None if public is None else public._track.rare
         if public is not None and known is not None and details.key is not None:
             cell = public._cell
-            written = self._run.outside[number].written
+            written = self.run.outside[number].is_written(self.run)
             now = self.cells[number].version if written else cell.version
             if details.key_version == now:
                 changes += [(known, "key", details.key), (known, "key_version", now)]

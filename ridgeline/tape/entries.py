@@ -37,17 +37,23 @@ from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Mark, is_inside, running
 from ridgeline.ops.gather import Question
 from ridgeline.record.cells import Step
+from ridgeline.record.recorder import ConstantArgument, RanRule
 from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
+    from ridgeline.execution.open_programs import OpenProgram
+    from ridgeline.tape.continued import Taken
     from ridgeline.tape.endings import Ending
+    from ridgeline.tape.openings import OpenEnding, Opening
+    from ridgeline.tape.quick import Views
 
 MOST_REST = 64  # runs that are recorded at once after one that was none of the known
+MOST_NEEDED = 32  # flushes that need graphs of computed runs before such runs are recorded
 MOST_TRIED = 8  # calls of one function at a place that are tried one after the other
-MADE, KNOWN, FIRST, BLOCK = range(4)  # where a tensor among arguments comes from
+MADE, KNOWN, FIRST, BLOCK, PAST, CLOSED = range(6)  # where a tensor among arguments comes from
 _PLAIN = (
     bool, int, str, bytes, type(None), EllipsisType, DType, device, type, np.dtype, np.generic,
-    Generator,
+    Generator, ConstantArgument,
 )  # fmt: skip
 
 
@@ -60,7 +66,9 @@ class Ref:
     """A tensor among the arguments of a call.
 
     Its memory was MADE or written by the tape, or comes from outside: KNOWN if the tape has it
-    already, FIRST if not, BLOCK where only a block of it is read.
+    already, FIRST if not, BLOCK where only a block of it is read. What the run before a flush made
+    and keeps a graph is PAST, where the call has that run taken over; CLOSED is memory whose graph
+    was let go, and that gradients would have flown through.
     """
 
     number: int
@@ -69,6 +77,7 @@ class Ref:
     mode: int  # of the track
     own: bool  # is the cell itself the track
     steps: tuple[Step, ...]
+    taken: Taken | None = None  # the run before, whose result it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,13 @@ class Many:
 
     kind: type
     parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """A number among the arguments that is an input of the program, and may be any other."""
+
+    index: int  # among such numbers of the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +185,23 @@ class Entry:
     gradients: bool
     autocast: Any
     result: Result = None
-    single: Shown | None = None  # the result, where it is one new tensor and nothing else happens
+    numbers: tuple[tuple[int, int], ...] = ()  # arguments that vary, by place and index
+    plain: bool = False  # nothing happens but that it gives its result
+    single: Shown | None = None  # that, where it is one new tensor
+    way: int = 0  # in which it may be matched: see `quick.py`
+    lines: Any = None  # what views that it gives know of themselves: their types and lines
+    modes: dict[str, Any] | None = None  # of the thread, when it was matched last
     writes: tuple[Write, ...] = ()
     tracks: tuple[tuple[int, int], ...] = ()  # tensors of the call whose track changes its mode
     draws: tuple[tuple[Generator, int], ...] = ()
     grads: tuple[Gradient, ...] = ()
     spent: tuple[Spent, ...] = ()
     looks: tuple[Look, ...] = ()
+    rules: tuple[RanRule, ...] = ()  # of users, that a pass through graphs ran
     transparent: bool = False  # nothing is recorded: it is made in earnest every time
+    seen: Any = None  # the whole numbers and lengths among the arguments of such a call
+    exact: bool = False  # with others it does something
+    views: Views | None = None  # or gives a view of memory from outside that is known
     breaks: bool = False  # it looks at values: what is recorded is computed before it
     bound: int = 0  # tensors that have numbers when the call has its arguments
     count: int = 0  # and when it has been made
@@ -187,26 +212,57 @@ class Place:
     """A place on a tape: the calls that came next, and what a flush computed there."""
 
     __slots__ = (
-        "__weakref__", "endings", "last", "length", "misses", "next", "numbered", "rest", "why",
+        "__weakref__", "endings", "index", "last", "length", "misses", "needed", "needed_at",
+        "next", "numbered", "open_endings", "openings", "programs", "rest", "why",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.next: dict[Any, list[Entry]] = {}  # by function, what came last before others
         self.numbered: dict[Any, list[Entry]] = {}  # by function and numbers among arguments
         self.endings: dict[bytes, Ending] = {}  # by which results are held
+        # calls and flushes that may come with other whole numbers, see `openings.py`
+        self.openings: tuple[Opening, ...] = ()
+        self.open_endings: dict[bytes, OpenEnding] = {}
+        self.index = -1  # among the places of such calls
         # of the place behind a first call:
         self.last: Ending | None = None  # the flush that came last time
+        self.programs: tuple[OpenProgram, ...] = ()  # of calls with other whole numbers
         self.length = 0  # calls before it
         self.misses = 0  # deferred runs that were none of the known, one after the other
+        # flushes whose calls needed graphs, since matched ones took a run over, and the last such
+        self.needed, self.needed_at = 0, -1
         self.rest = 0  # runs to record before the next one is deferred
         self.why = ""  # the last one was not matched or not learnt
 
     def keep(self, entry: Entry, numbers: Any) -> None:
-        """A call came that was not known: next time it is the first to be tried."""
+        """A call came that was not known: next time it is the first to be tried.
+
+        What shows memory stands behind calls that do something, since it fits almost all.
+        """
         known = self.next.setdefault(entry.function, [])
-        known.insert(0, entry)
+        known.insert(len(known) if entry.transparent else 0, entry)
         del known[MOST_TRIED:]
         self.numbered.setdefault((entry.function, numbers), []).insert(0, entry)
+
+    def drop(self, entry: Entry) -> None:
+        """Forget a call that came here."""
+        for known in (self.next, self.numbered):
+            for key, entries in list(known.items()):
+                if any(other is entry for other in entries):
+                    known[key] = [other for other in entries if other is not entry]
+
+    def graph_needed(self, at: int) -> None:
+        """Calls that were computed are made again: too often, if nobody learns to go on there.
+
+        An update may need the graphs of many runs, such as of all steps of an episode: they are
+        learnt together, so what counts is how many flushes, of which this is one, need some.
+        """
+        if at == self.needed_at:
+            return
+        self.needed_at = at
+        self.needed += 1
+        if self.needed > MOST_NEEDED:
+            self.missed("a graph of before a flush was needed after it", 2)
 
     def missed(self, why: str, times: int = 1) -> None:
         """A deferred run was none of the known: the next ones are recorded at once."""
@@ -260,11 +316,19 @@ def same(value: Any, kept: Any) -> bool:
     if isinstance(value, tuple):
         return _all_same(value, kept)
     if kind is slice:
-        ends = (value.start, value.stop, value.step), (kept.start, kept.stop, kept.step)
-        return _all_same(*ends)
+        return _same_end(value.start, kept.start) and (
+            _same_end(value.stop, kept.stop) and _same_end(value.step, kept.step)
+        )
     if kind is complex or isinstance(value, np.generic):
         return repr(value) == repr(kept)
     return bool(value == kept)
+
+
+def _same_end(value: Any, kept: Any) -> bool:
+    """The same for an end of a slice, most of which are None or whole numbers."""
+    if value is kept:
+        return True
+    return bool(value == kept) if type(value) is type(kept) is int else same(value, kept)
 
 
 def _all_same(values: Any, kept: Any) -> bool:

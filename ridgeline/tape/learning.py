@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from ridgeline.atomic import Change
-from ridgeline.graph.origins import running
+from ridgeline.graph.origins import here, running
 from ridgeline.record.cells import GRAPH, LEAF, Cell, Rare
+from ridgeline.record.modes import modes
+from ridgeline.record.recorder import RanRule
+from ridgeline.tape import varying
+from ridgeline.tape.copies import is_foreign
 from ridgeline.tape.entries import (
     BLOCK,
     MADE,
+    MOST_TRIED,
+    PAST,
     Entry,
     Gradient,
     Look,
@@ -22,12 +29,50 @@ from ridgeline.tape.entries import (
     Shown,
     Spent,
     Write,
+    numbers_in,
 )
-from ridgeline.tape.run import Run, is_resident
+from ridgeline.tape.memory import is_closed, is_resident
+from ridgeline.tape.quick import note_way
+from ridgeline.tape.run import Run
 from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor
 
+MOST_CALLS = 1 << 12  # of one tape
+MOST_ALIKE = 8  # calls that differ in something else than whole numbers and lengths, at a place
+MOST_NEXT = 512  # all that may come there, of one function
 _GONE = weakref.ref(Place())  # of a variable that nobody holds any more
+
+
+def may_learn(run: Run, function: Any, args: Any, named: Any) -> bool:
+    """True where there is room for one more call at this place of the tape."""
+    if run.calls > MOST_CALLS:
+        return False
+    place = run.at
+    if len(place.next.get(function, ())) < MOST_TRIED:
+        return True
+    alike = place.numbered.get((function, numbers_in((*args, *named.values()))), ())
+    return len(alike) < MOST_ALIKE and len(place.numbered) < MOST_NEXT
+
+
+def described(
+    run: Run, function: Any, args: tuple[Any, ...], named: Any, tensors: list[Tensor],
+    frame: FrameType, writers: set[Any],
+) -> Entry:  # fmt: skip
+    """A call as an entry, without what comes of it."""
+    run.forget_trial()
+    run.described.clear()
+    count = run.count
+    blocks = function not in writers
+    numbers = varying.described(run, function, args, named)
+    values = [
+        numbers.get(place) or run.describe(value, tensors, blocks)
+        for place, value in enumerate((*args, *named.values()))
+    ]
+    return Entry(
+        function, tuple(values), tuple(named), here(3), (frame.f_code, frame.f_lasti),
+        modes.gradients, modes.autocast, bound=count,
+        numbers=tuple([(place, number.index) for place, number in numbers.items()]),
+    )  # fmt: skip
 
 
 def is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]) -> bool:
@@ -36,7 +81,7 @@ def is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]
     collect((made,), results)
     if any(tensor._cell.run is run for tensor in (*tensors, *results)):
         return False
-    if not all(is_resident(tensor._cell, tensor._track) for tensor in results):
+    if not all(map(is_settled, results)):
         return False
     writes = any(tensor._cell.version != state[1] for tensor, state in zip(tensors, before))
     return writes or all(tensor._track.mode != LEAF for tensor in tensors)
@@ -60,7 +105,8 @@ def looked_at(run: Run, looks: list[Any]) -> tuple[Look, ...]:
 def is_settled(value: Any) -> bool:
     """True for arguments without tensors that the tape made or that have no plain memory."""
     if isinstance(value, Tensor):
-        return value._cell.types is None and is_resident(value._cell, value._track)
+        cell, track = value._cell, value._track
+        return cell.types is None and (is_foreign(cell, track) or is_resident(cell, track))
     return all(map(is_settled, value)) if type(value) in (list, tuple) else True
 
 
@@ -138,6 +184,7 @@ class Observed:
     before: list[Any]  # their cells, versions and modes before it
     gradients: list[tuple[Tensor, Ref | None]]  # that it added to, with what was there
     draws: list[tuple[Any, int]]
+    rules: tuple[RanRule, ...]  # of users, that it ran
     writers: set[Any]  # functions that write through views of memory, which grows
 
 
@@ -159,6 +206,8 @@ def note_effects(run: Run, entry: Entry, made: Any, seen: Observed) -> None:
         if cell.version != version or cell.mode != mode:
             if mode == GRAPH and cell.run is not run:
                 raise NotTaped("a write to what keeps a graph")
+            if number in run.known:
+                raise NotTaped("a write to what keeps a graph")
             if number is None or cell.node.buffer is not None:
                 raise NotTaped("a write that has its value")
             writes[number] = Write(number, cell.version - version, cell.mode)
@@ -166,13 +215,11 @@ def note_effects(run: Run, entry: Entry, made: Any, seen: Observed) -> None:
             tracks.append((place, tensor._track.mode))
     entry.bound = run.count
     entry.result = run.template(made, seen.tensors)
-    if _carries_graph(entry.result) and any(
-        ref.kind != MADE and ref.mode == GRAPH for ref in refs(entry.args)
-    ):
+    if _carries_graph(entry.result) and any(_leads_back(run, ref) for ref in refs(entry.args)):
         raise NotTaped("an operand with a graph of before the last flush")
     gradients = _learnt_gradients(run, seen, writes)
     entry.writes, entry.tracks = tuple(writes.values()), tuple(tracks)
-    entry.draws, entry.grads = tuple(seen.draws), gradients
+    entry.draws, entry.grads, entry.rules = tuple(seen.draws), gradients, seen.rules
     for number in writes:
         if number in run.outside:
             run.wrote(number)
@@ -183,6 +230,36 @@ def note_effects(run: Run, entry: Entry, made: Any, seen: Observed) -> None:
     spent = [n for n, ref in run.made.items() if n not in run.spent and is_spent(ref())]
     entry.spent = tuple([let_go(run, number) for number in spent])
     run.spent.update(spent)
+
+
+def note_kind(entry: Entry) -> None:
+    """Note whether a call does nothing but to give its result, or one new tensor."""
+    entry.plain = not (entry.writes or entry.tracks or entry.draws or entry.grads or entry.spent)
+    result = entry.result
+    new = type(result) is Shown and result.new and not result.steps and result.track == -1
+    entry.single = result if entry.plain and new else None
+    note_way(entry)
+
+
+def does_the_same(run: Run, entry: Entry, made: Any, seen: Observed) -> None:
+    """Number the tensors that a known call gave; raises where it did not do what it did before."""
+    again = Entry(
+        entry.function, entry.args, entry.names, entry.mark, entry.caller, entry.gradients,
+        entry.autocast,
+    )  # fmt: skip
+    note_effects(run, again, made, seen)
+    effects = again.writes, again.tracks, again.draws, len(again.grads), again.rules
+    known = entry.writes, entry.tracks, entry.draws, len(entry.grads), entry.rules
+    if effects != known or not alike(again.result, entry.result):
+        raise NotTaped("a call that does something else")
+    entry.spent = again.spent
+    note_kind(entry)
+
+
+def _leads_back(run: Run, ref: Ref) -> bool:
+    """True for a tensor with a graph of before the last flush, which is none of the tape's."""
+    outside = None if ref.kind in (MADE, PAST) else run.outside.get(ref.number)
+    return ref.mode == GRAPH and outside is not None and not is_closed(outside.node)
 
 
 def _learnt_gradients(run: Run, seen: Observed, writes: dict[int, Write]) -> tuple[Gradient, ...]:

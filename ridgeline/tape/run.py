@@ -7,15 +7,16 @@ any other from then on, whose calls record. It is the only way out, for whoever 
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.devices import CPU
 from ridgeline.functions.operands import defaults
-from ridgeline.graph.node import LEAF as LEAF_OP, Node
+from ridgeline.graph.node import Node
 from ridgeline.graph.origins import running
 from ridgeline.record.cells import (
     GRAPH,
@@ -25,19 +26,21 @@ from ridgeline.record.cells import (
     Step,
     Track,
     filled_leaf,
-    steps_between,
 )
 from ridgeline.record.graph_recorder import GraphRecorder
-from ridgeline.record.memory import refresh
 from ridgeline.record.numbers import Number0d
-from ridgeline.record.values import read
 from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.tape import continued
+from ridgeline.tape.continued import Sources, Taken, leads_on
+from ridgeline.tape.copies import Copies, copied, is_foreign
 from ridgeline.tape.earnest import Earnest
 from ridgeline.tape.entries import (
     BLOCK,
+    CLOSED,
     FIRST,
     KNOWN,
     MADE,
+    PAST,
     Entry,
     Look,
     Many,
@@ -49,52 +52,30 @@ from ridgeline.tape.entries import (
     frozen,
     same,
 )
+from ridgeline.tape.memory import (
+    block_again,
+    block_of,
+    holds,
+    is_closed,
+    is_frozen,
+    resident,
+)
+from ridgeline.tape.outside import Outside, stand_in
+from ridgeline.tape.varying import Fresh
 from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from ridgeline.tape.endings import Ending
+    from ridgeline.tape.openings import OpenTape
 
 GONE: Any = object()  # stands for memory that is not kept, of a variable in what is left of a graph
 MISS: Any = object()  # stands for the result of a call that is not the one of an entry
+NOWHERE = Place()  # where no call is known, and none is learnt
 _new = object.__new__
 _ref = weakref.ref
+Lock = AbstractContextManager[Any]
 Draws = tuple[tuple[int, int], ...]  # seed and offset of each draw of a call
 _NOBODY: Cell = _new(Cell)  # in the place of a cell that is let go
-
-
-class _Type:
-    """Stands for the node of a view whose memory has none: something that has its type."""
-
-    __slots__ = ("types",)
-
-    def __init__(self, types: Any) -> None:
-        self.types = types
-
-
-class Outside:
-    """Memory from outside of the tape: its cell, and how it was when it was first used."""
-
-    __slots__ = ("block", "cell", "mode", "node", "variable", "version", "written")
-    cell: Cell
-
-    def __init__(self, cell: Cell, node: Node, block: bool) -> None:
-        self.cell, self.node, self.block = cell, node, block
-        self.variable: Track | None = None  # of the variable whose memory it is
-        self.version, self.mode = cell.version, cell.mode
-        self.written = False  # by the tape, whose memory it is from then on
-
-    @property
-    def own(self) -> bool:
-        """True where the cell itself is the track of the variable."""
-        return self.variable is self.cell
-
-    def stands_for(self, track: Track) -> bool:
-        """True unless another variable has the same memory."""
-        if track.mode != LEAF:
-            return True
-        if self.variable is None:
-            self.variable = track
-        return self.variable is track
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,27 +91,51 @@ class Past:
     values: Mapping[int, Node]  # of these tensors, by number
 
 
+class HasRun(Protocol):
+    """Whoever keeps the run of a thread."""
+
+    run: Run
+
+
 class Run:
     """The calls since the last flush."""
 
-    def __init__(self, recorder: GraphRecorder, root: Place) -> None:
+    def __init__(self, recorder: GraphRecorder, root: Place, lock: Lock) -> None:
         self.recorder = recorder
         self.defaults = defaults.dtype, defaults.device
         self.root = self.at = root
         self.start: Entry | None = None  # the first call
         self.calls = 0  # that were recorded
         self.deferred = self.lost = False
-        self.lock = threading.RLock()  # of whoever defers calls, or gives cells their nodes
+        self.lock = lock  # of whoever defers calls of this thread, or gives cells their nodes
         self.spent: set[int] = set()  # whose graph was let go
         self.let_go = running.let_go  # when that was looked for
         self.count = 0  # tensors that have a number
         self.outside: dict[int, Outside] = {}  # by number
         self.numbers: dict[int, int] = {}  # of cells and blocks from outside, by identity
         self.made: dict[int, weakref.ref[Cell]] = {}  # cells of the tape, by number
+        self.kept: list[Cell | None] = []  # those that a flush of deferred calls found held
         self.log: list[tuple[Entry, Draws]] = []  # deferred calls
+        self.aside: list[tuple[int, Entry]] = []  # transparent ones, by how many came before
+        self.path: list[Entry] = []  # all calls that were recorded
+        self.values: dict[str, int] = {}  # of unknowns, where calls are of any size: `openings.py`
+        self.opened: OpenTape | None = None  # whose values they are
+        self.line: list[Entry | None] | None = None  # its calls at these, by place
+        self.served = False  # a program for such calls at any sizes is coming
         self.drawn: list[tuple[int, int]] = []  # by deferred calls
+        self.given: dict[int, float] = {}  # numbers among arguments that are inputs of programs
+        self.fresh = Fresh()  # what stands for them in recorded calls
         self.trial: dict[int, Outside] = {}  # what an entry that is being tried would bind
+        self.copies = Copies()  # of operands of the call at hand over memory of others
         self.past: Past | None = None  # where it was computed, and tensors keep a graph of it
+        # runs before flushes that this one took over, see `continued.py`
+        self.before: list[tuple[Taken, Run]] = []
+        self.known: dict[int, Node] = {}  # the values of their results, by number here
+        self.unmade = False  # their results have no nodes
+        self.taking: dict[Taken, Run] = {}  # such as an entry that is being tried would take over
+        self.described: dict[int, Taken] = {}  # results of what the call being learnt took over
+        self.taker: weakref.ref[Run] | None = None  # the run that took over this one
+        self.sources: Sources = {}  # memory of theirs, once their calls were made
 
     # ---- tensors among arguments ----------------------------------------------------------------
 
@@ -151,20 +156,27 @@ class Run:
         """A tensor by its number; memory that comes from outside gets one."""
         cell, track, steps = value._cell, value._track, value._steps
         own = track is cell
-        if not own and track.mode != LEAF and (track.mode == GRAPH or not _is_frozen(track)):
+        if not own and track.mode != LEAF and (track.mode == GRAPH or not is_frozen(track)):
             raise NotTaped("a graph of a handle's own")
+        if leads_on(cell, track) and isinstance(cell.run, Run) and cell.run.lock is self.lock:
+            taken = continued.learn(self, cell.run)
+            self.described.update(dict.fromkeys(taken.numbers.values(), taken))
         if cell.run is self:
             kind = cell.types[0] if cell.types is not None else cell.node.types[0]
-            return Ref(cell.slot, MADE, kind, track.mode, own, steps)
+            before = self.described.get(cell.slot)
+            made = MADE if before is None else PAST
+            return Ref(cell.slot, made, kind, track.mode, own, steps, before)
         if cell.capture is not None or track.capture is not None:
             raise NotTaped("a tensor of a trace")
+        if blocks and is_foreign(cell, track) and (copy := copied(value)) is not None:
+            return self._copied(value, *copy)
         node = self._resident(value)
         if blocks and steps and own and track.mode == PLAIN:
-            block, rest = _block(value)
+            block, rest = block_of(value)
             if block is not node:
                 number = self.numbers.get(id(block))
                 if number is None:
-                    number = self._take(cell, block, True)
+                    number = self.take(cell, block, True)
                 return Ref(number, BLOCK, block.types[0], track.mode, own, rest)
         number = self.numbers.get(id(cell))
         if number is not None:
@@ -172,13 +184,23 @@ class Run:
             if found.node is not node or not found.stands_for(track):
                 raise NotTaped("memory that something else wrote to")
             return Ref(number, KNOWN, node.types[0], track.mode, own, steps)
-        number = self._take(cell, node, False)
+        number = self.take(cell, node, False)
         self.outside[number].stands_for(track)
         if track.mode == LEAF and track.rare is not None:
             key = track.rare.key
             if key is not None and key.buffer is not node.buffer:
                 track.rare.key = None  # an older copy of the same values
-        return Ref(number, FIRST, node.types[0], track.mode, own, steps)
+        first = CLOSED if is_closed(node) else FIRST
+        return Ref(number, first, node.types[0], track.mode, own, steps)
+
+    def _copied(self, value: Tensor, made: Node, rest: tuple[Step, ...]) -> Ref:
+        """An operand of which there is a copy; one that a call is given twice has one."""
+        number = self.copies.number(value)
+        if number is None:
+            number = self.take(value._cell, made, True)
+            self.copies.take(value, made, rest, number)
+        own = value._track is value._cell
+        return Ref(number, BLOCK, made.types[0], value._track.mode, own, rest)
 
     def _resident(self, value: Tensor) -> Node:
         node = resident(value._cell, value._track)
@@ -186,17 +208,32 @@ class Run:
             raise NotTaped("a tensor that is no plain memory")
         return node
 
-    def _take(self, cell: Cell, node: Node, block: bool) -> int:
+    def take(self, cell: Cell, node: Node, block: bool) -> int:
+        """Memory from outside gets a number."""
         number = self.count
         self.outside[number] = Outside(cell, node, block)
         self.numbers[id(node if block else cell)] = number
         self.count = number + 1
         return number
 
+    def calls_in_order(self) -> list[Entry]:
+        """The deferred calls, with the transparent ones among them."""
+        calls = [entry for entry, _ in self.log]
+        for place, entry in reversed(self.aside):
+            calls.insert(place, entry)
+        return calls
+
     def not_learnt(self, why: str) -> None:
         """Note, for people, why the calls of this run are recorded again next time."""
         if self.start is not None:
             self.start.after.why = why
+
+    def reached(self, ending: Ending) -> None:
+        """The run came to an end that is known, or learnt."""
+        if self.start is not None:
+            place = self.start.after
+            place.length = self.calls + len(self.log)
+            place.last, place.misses = ending, max(place.misses - 1, 0) if ending.keeps_some else 0
 
     def forget(self, count: int) -> None:
         """Take numbers back from memory, which no entry refers to."""
@@ -228,22 +265,57 @@ class Run:
             found = self.trial.get(kept.number) or self.outside.get(kept.number)
             if found is None:  # an interrupt came while memory was taken over
                 return False
-            if found.cell is not cell or cell.run is self or _holds(cell) is not found.node:
+            if found.cell is not cell or cell.run is self or holds(cell) is not found.node:
                 return False
             if not found.stands_for(track):
+                return False
+        elif kind == PAST:
+            if not self._goes_on(cell, kept):
                 return False
         else:
             return self._tried(value, kept)
         return value._steps is kept.steps or value._steps == kept.steps
 
+    def _goes_on(self, cell: Cell, kept: Ref) -> bool:
+        """True for a result of a run before a flush that may be taken over as one was."""
+        taken, other = kept.taken, cell.run
+        if taken is None or not isinstance(other, Run) or other.lock is not self.lock:
+            return False
+        if other is self or cell.types is None or taken.numbers.get(cell.slot) != kept.number:
+            return False
+        known = self.taking.get(taken)
+        if known is not None or any(each is other for each in self.taking.values()):
+            return known is other
+        if not continued.fits(self, taken, other):
+            return False
+        self.taking[taken] = other
+        return True
+
+    def memory(self, cell: Cell, track: Track) -> Node | None:
+        """The memory of a variable, as it is outside of the tape."""
+        return None if cell.run is self else resident(cell, track)
+
+    def try_memory(self, number: int, cell: Cell, node: Node, variable: Track) -> None:
+        """Memory of a variable would be bound to a number."""
+        found = self.trial[number] = Outside(cell, node, False)
+        found.variable = variable
+
     def _tried(self, value: Tensor, kept: Ref) -> bool:
         """True for memory from outside that is of the kind that was there before."""
         cell = value._cell
+        if kept.kind == BLOCK and cell.run is not self and is_foreign(cell, value._track):
+            return self._tried_copy(value, kept)
         memory = None if cell.run is self else resident(cell, value._track)
         if memory is None:
             return False
-        block = kept.kind == BLOCK
-        node, steps = _block(value) if block else (memory, value._steps)
+        if kept.kind == CLOSED and not is_closed(memory):
+            return False
+        block, node, steps = kept.kind == BLOCK, memory, value._steps
+        if block:
+            bound = self.trial.get(kept.number) or self.outside.get(kept.number)
+            if bound is not None and bound.shows(value, memory):
+                return bound.rest is kept.steps or bound.rest == kept.steps
+            node, steps = block_again(value, memory)
         kind = node.types[0]
         if (block and node is memory) or (steps is not kept.steps and steps != kept.steps):
             return False
@@ -260,7 +332,21 @@ class Run:
             if other != number and (found.node is node or (found.cell is cell and not block)):
                 return False
         found = self.trial[number] = Outside(cell, node, block)
+        if block:
+            found.memory, found.steps, found.rest = memory, value._steps, steps
         found.stands_for(value._track)
+        return True
+
+    def _tried_copy(self, value: Tensor, kept: Ref) -> bool:
+        """The same for memory that others may write to, of which there is a copy then."""
+        known = self.copies.number(value)
+        if known is not None or kept.number in self.outside or kept.number in self.trial:
+            return known == kept.number
+        found = copied(value) if kept.steps or value._type == kept.type else None
+        if found is None or found[0].types[0] != kept.type or found[1] != kept.steps:
+            return False
+        self.trial[kept.number] = Outside(value._cell, found[0], True)
+        self.copies.take(value, *found, kept.number)
         return True
 
     def sees(self, look: Look) -> bool:
@@ -290,13 +376,24 @@ class Run:
             yield found.node.buffer
             if found.block and found.cell.types is None:
                 yield found.cell.node.buffer
+        yield from continued.memory_of(self)
+
+    def forget_trial(self) -> None:
+        """What was tried is not bound."""
+        self.trial.clear()
+        self.taking.clear()
+        self.copies.clear()
 
     def take_over(self, count: int) -> None:
         """The memory that was tried is the tape's from now on; so many tensors have numbers."""
         for number, found in self.trial.items():
             self.outside[number] = found
             self.numbers[id(found.node if found.block else found.cell)] = number
+        if self.taking:
+            continued.take_over(self, self.taking)
+            self.taking = {}
         self.trial.clear()
+        self.copies.clear()
         self.count = count
 
     # ---- what came of a call --------------------------------------------------------------------
@@ -361,8 +458,7 @@ class Run:
                 )
             made._seen = None
             if shown.steps:
-                stand_in: Any = _Type((shown.shown,))
-                made._seen = (None, stand_in, shown.marks)
+                made._seen = (None, stand_in(shown.shown), shown.marks)
             return made
         if kind is Same:
             return tensors[shown.place]
@@ -389,6 +485,8 @@ class Run:
     def end(self) -> None:
         """Forget everything: what was recorded is computed. What keeps a graph stays."""
         past = self.past
+        if past is None and self.unmade and self._leaves_some():
+            self.leave()
         kept = {} if past is None else past.values
         cells = [reference() for number, reference in self.made.items() if number not in kept]
         for cell in (*cells, *[found.cell for found in self.outside.values()]):
@@ -396,12 +494,21 @@ class Run:
                 cell.run = None
         self.numbers.clear()
         self.trial.clear()
+        self.kept.clear()
         if past is None:
             self.made.clear()
             self.outside.clear()
             self.log.clear()
+            self.before.clear()
+            self.known.clear()
+            self.sources.clear()
         else:
             self._keep_little(past)
+
+    def _leaves_some(self) -> bool:
+        """True where a result of a run that was taken over has no node yet."""
+        cells = [self.cell(number) for number in self.known]
+        return any(c is not None and c.run is self and c.types is not None for c in cells)
 
     def _keep_little(self, past: Past) -> None:
         """Keep of the outside what the calls need to be made again.
@@ -419,7 +526,11 @@ class Run:
     def value(self, cell: Cell) -> Node | None:
         """The value of one of its cells that has no node, where it was computed."""
         past = self.past
-        return None if past is None else past.values.get(cell.slot)
+        return (self.known if past is None else past.values).get(cell.slot)
+
+    def keep_held(self) -> None:
+        """Let no collection of garbage change what is held, while calls are made in earnest."""
+        self.kept = [reference() for reference in list(self.made.values())]
 
     def held(self) -> bytes:
         """Which tensors of the tape somebody holds, by their numbers in order."""
@@ -430,12 +541,17 @@ class Run:
     def leave(self) -> None:
         """Record what was deferred; the cells that were handed out get their nodes."""
         with self.lock:
-            if self.deferred:
+            taker = None if self.taker is None else self.taker()
+            if taker is not None:
+                taker.leave()
+            elif self.deferred:
                 Earnest(self).make()
             elif self.past is not None:
                 Earnest(self).make_again()
                 if self.start is not None:
-                    self.start.after.missed("a graph of before a flush was needed after it", 2)
+                    self.start.after.graph_needed(self.recorder.flushes)
+            elif self.unmade:
+                Earnest(self).make_before()
 
     def wrote(self, number: int) -> None:
         """A call wrote to memory from outside: it is the tape's from now on."""
@@ -445,7 +561,7 @@ class Run:
 
     def owner(self, number: int) -> Tensor | None:
         """The variable whose memory has a number."""
-        outside = self.outside.get(number)
+        outside = self.trial.get(number) or self.outside.get(number)
         track = None if outside is None else outside.variable
         if track is None or track.rare is None or track.rare.owner is None:
             return None
@@ -453,54 +569,22 @@ class Run:
         return owner
 
 
-def _is_frozen(track: Track) -> bool:
-    """True where a family of handles has nothing to do with gradients, though it may have had."""
-    details = track.rare
-    return details is None or not (details.writer or details.spent or details.rest)
-
-
-def is_resident(cell: Cell, track: Track) -> bool:
-    """True for memory of our own on the host that has its value, and no graph."""
-    return GRAPH not in (cell.mode, track.mode) and resident(cell, track) is not None
-
-
-def resident(cell: Cell, track: Track) -> Node | None:
-    """Memory of our own on the host that has its value, though it may keep a graph; else None."""
-    if cell.capture is not None or track.capture is not None:
-        return None
-    if cell.types is not None:
-        return _holds(cell)
-    if cell.rare is not None and cell.rare.shared is not None:
-        refresh(cell)  # nobody may share it any more
-        if cell.rare.shared is not None:
-            return None
-    node, details = cell.node, track.rare
-    if node.buffer is None or type(node.buffer) is Number0d:
-        return None
-    if (node.op is not LEAF_OP and cell.mode != GRAPH) or node.types[0].device != CPU:
-        return None
-    return None if track.mode == LEAF and (details is None or details.steps) else node
-
-
-def _holds(cell: Cell) -> Node | None:
-    """What a cell from outside holds, without asking for a graph that it may keep."""
-    if cell.types is None:
-        return cell.node
-    return None if cell.run is None else cell.run.value(cell)
-
-
-def _block(value: Tensor) -> tuple[Node, tuple[Step, ...]]:
-    """The memory that a view reads, which may be a block of all of it, and the steps from there."""
-    shown = memory = read(value)
-    while memory.op is not LEAF_OP and len(memory.inputs) == 1:
-        memory = memory.inputs[0]
-    steps = steps_between(shown, memory) if memory.op is LEAF_OP else None
-    return (value._cell.node, value._steps) if steps is None else (memory, steps)
-
-
 def _holds_tensors(values: Any) -> bool:
     return any(
         isinstance(v, Tensor) or (type(v) in (list, tuple) and _holds_tensors(v)) for v in values
+    )
+
+
+def given_up(recorder: HasRun) -> Iterator[Any]:
+    """The run of the moment is none of those that are known, by C code alone.
+
+    What it defers is made at the next call or flush. Cells that deferred calls wrote to and that
+    have been given their values back by then are left alone, see `Outside.is_written`.
+    """
+    now = attrgetter("run")
+    return chain(
+        map(setattr, map(now, (recorder,)), ("lost",), (True,)),
+        map(setattr, map(now, (recorder,)), ("at",), (NOWHERE,)),
     )
 
 

@@ -3,59 +3,60 @@
 from __future__ import annotations
 
 import sys
-import weakref
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, starmap
+from itertools import starmap
 from types import FrameType
 from typing import Any
 
 from ridgeline.atomic import Change, apply
 from ridgeline.config import config
+from ridgeline.devices import is_mesh
 from ridgeline.execution import flush_log
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
-from ridgeline.graph.origins import here, running
+from ridgeline.graph.origins import running
 from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
+from ridgeline.record.mesh_work import is_mesh_cell, touches_mesh
 from ridgeline.record.modes import modes
-from ridgeline.record.recorder import begin_with
+from ridgeline.record.recorder import RanRule, begin_with
 from ridgeline.record.upcalls import Match
 from ridgeline.tape.deviations import called, deviation, otherwise
-from ridgeline.tape.endings import Ending, learnt
+from ridgeline.tape.effects import matched_with_effects
+from ridgeline.tape.endings import Ending, reached
 from ridgeline.tape.entries import (
-    MADE,
     MOST_TRIED,
     Entry,
     NotTaped,
     Place,
     Ref,
-    Shown,
     is_line,
     numbers_in,
 )
 from ridgeline.tape.learning import (
     Observed,
-    accumulates,
-    alike,
     collect,
-    is_settled,
+    described,
+    does_the_same,
     is_transparent,
     looked_at,
+    may_learn,
     note_effects,
-    spent_by,
+    note_kind,
 )
-from ridgeline.tape.run import MISS, Run, whole
+from ridgeline.tape.matching import at_sizes, first_entry, known_entry
+from ridgeline.tape.openings import Families
+from ridgeline.tape.quick import note_shown, quickly
+from ridgeline.tape.run import MISS, NOWHERE, Run, given_up
+from ridgeline.tape.varying import given_to, note_lifted
 from ridgeline.tensors.differentiable import HookHandle
 from ridgeline.tensors.tensor import Tensor
 
-FREE, INSIDE, LOST = range(3)  # between public calls, inside one, and where no tape is kept
-MOST_CALLS = 1 << 12  # of one tape
+# between public calls, where no tape is kept, inside a call, and inside one over a mesh
+FREE, LOST, INSIDE, ASIDE = range(4)
 MOST_SEEN = 1 << 12  # first calls that are remembered
-MOST_ALIKE = 8  # calls that differ in something else than whole numbers and lengths, at a place
-MOST_NEXT = 512  # all that may come there, of one function
 MOST_ENTRIES = 1 << 14  # of all tapes of a thread
-_new = object.__new__
-_ref = weakref.ref
 
 
 class TapeRecorder:
@@ -66,29 +67,44 @@ class TapeRecorder:
         self.graph.piled_up = self.flush
         self.hold = self.graph.hold
         self.state = FREE
-        self.run = Run(self.graph, Place())
+        self._lock = threading.RLock()  # of all runs, since one may take over another
+        self.run = Run(self.graph, Place(), self._lock)
         self._world: Any = None  # what entries depend on besides their modes
         self._entries = 0
+        self._families = Families()  # of runs that differ in whole numbers
+        self._ending: tuple[Ending, bytes] | None = None  # that the flush under way learnt
+        self._match: Match | None = None  # that it ran
         self._seen: set[Any] = set()  # first calls after a flush
         self._gradients: list[tuple[Tensor, Ref | None]] | None = None  # of a call being recorded
         self._draws: list[tuple[Any, int]] = []
+        self._rules: list[RanRule] = []  # of users, that it ran
         # while a call was being made:
         self._computed = self._recorded = False
         self._writers: set[Any] = set()  # functions that write through views of memory
+        self._modes, self._running = modes.__dict__, running.__dict__  # of the calling thread
 
     # ---- public calls ---------------------------------------------------------------------------
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> Any:
         """A public function is called: match it, or record it."""
         if self.state:
-            if self.state == INSIDE or self.graph.pending or modes.eager:
+            if self.state >= INSIDE or self.graph.pending or modes.eager:
                 return function(*args, **named)
             self._restart()  # nothing is recorded, as after a flush
+        if self.graph.meshes and touches_mesh((*args, *named.values()), Tensor):
+            return self._aside(function, args, named)
         run, frame = self.run, sys._getframe(2)
         if run.deferred:
-            with run.lock:  # another thread may look at what is deferred
-                made = self._matched(run, function, args, named, frame) if run.deferred else MISS
+            try:
+                with run.lock:  # another thread may look at what is deferred
+                    known = run.deferred
+                    made = self._matched(run, function, args, named, frame) if known else MISS
+            except BaseException:  # of a signal's handler: memory was bound for no call of the log
+                run.lost, run.at = True, NOWHERE
+                raise
             if type(made) is Entry:
+                if made.breaks:
+                    return self._broken(run, function, args, named)
                 return self._followed(run, made, function, args, named, frame)
             if made is not MISS:
                 return made
@@ -116,20 +132,47 @@ class TapeRecorder:
             run = self._begun()
         if run.deferred:
             self._missed(run, deviation(run, function, args, named, frame))
-        entry = self._known(run, function, args, named, frame)
+        if run.values:
+            self.lose("its calls went on otherwise than those that differ in sizes alone")
+            return function(*args, **named)
+        entry = known_entry(run, function, args, named, frame)
+        if entry is None and run.at.openings:
+            found = at_sizes(run, function, args, named, frame)
+            if found is not None:
+                return self._call_at_sizes(run, found[0], function, args, named, frame)
         if entry is not None and run.at is run.root and not entry.breaks:
             run.start = entry
             if self._is_promising(entry):
                 run.deferred = True
-                made = self._matched(run, function, args, named, frame)
+                try:
+                    made = self._matched(run, function, args, named, frame)
+                except BaseException:  # as in `call`
+                    run.lost, run.at = True, NOWHERE
+                    raise
                 if made is not MISS and type(made) is not Entry:
                     return made
                 run.deferred = type(made) is Entry
         if entry is not None and entry.breaks:
-            run.trial.clear()
-            self.compute(())
-            return self._untaped(function, args, named)
+            return self._broken(run, function, args, named)
         return self._followed(run, entry, function, args, named, frame)
+
+    def _call_at_sizes(
+        self, run: Run, entry: Entry, function: Any, args: Any, named: Any, frame: FrameType
+    ) -> Any:
+        """A call that differs from known ones in sizes alone: nothing is learnt of these sizes."""
+        if run.at is run.root and self._is_promising(entry):
+            run.start, run.deferred = entry, True
+            try:
+                made = self._matched(run, function, args, named, frame)
+            except BaseException:  # as in `call`
+                run.lost, run.at = True, NOWHERE
+                raise
+            if made is not MISS and type(made) is not Entry:
+                return made
+            run.deferred = False
+        run.served = True
+        self.lose("a program for all such sizes is there, or being compiled")
+        return function(*args, **named)
 
     def _is_promising(self, entry: Entry) -> bool:
         """True where the calls that begin with this one may be the known ones."""
@@ -138,6 +181,8 @@ class TapeRecorder:
             place.rest -= 1
             flush_log.unmatched(f"recorded for a while, since before {place.why}")
             return False
+        if any(program.ready() for program in place.programs):
+            return True
         if place.last is None:
             flush_log.unmatched(place.why or "it is being learnt")
         elif not place.last.known.ready():
@@ -151,6 +196,8 @@ class TapeRecorder:
         flush_log.unmatched(why)
         deferred = len(run.log)  # few of them are made again in little time
         run.leave()
+        if run.opened is not None:
+            run.opened.useless += 1
         if run.start is not None and 4 * deferred > run.start.after.length:
             run.start.after.missed(why)
 
@@ -158,77 +205,47 @@ class TapeRecorder:
         """The run of the calls since the last flush, of which the first is about to be made."""
         world = config.epoch, defaults.dtype, defaults.device, HookHandle.added
         if world != self._world or self._entries > MOST_ENTRIES:
-            self._world, self._entries = world, 0
-            self.run = Run(self.graph, Place())
+            self._world, self._entries, self._families = world, 0, Families()
+            self.run = Run(self.graph, Place(), self._lock)
+        # nothing is recorded: draws of before, as of an interrupted call, are not its own
+        self.graph.drawn.clear()
         return self.run
 
-    def _untaped(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
-        """A call that looks at values: whatever it leaves recorded belongs to no tape."""
+    def _aside(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """A call over a mesh, which is on no tape: calls before and after it are matched all the
+        same, unless it records or computes something of theirs.
+        """
+        graph, drawn, count = self.graph, self.graph.drawn, len(self.graph.drawn)
+        run, deferred = self.run, self.run.deferred
+        self._computed = self._recorded = False
+        self.state = ASIDE
+        try:
+            return function(*args, **named)
+        finally:
+            self.state = FREE
+            if graph.drawn is drawn:
+                del drawn[count:]
+            if deferred and not run.deferred and run.start is not None:
+                run.start.after.missed("work on a mesh reads its results")
+            if self._computed:
+                self._restart()
+            if self._recorded or (self._computed and graph.has_own()):
+                self.lose("work on a mesh leaves recorded work")
+
+    def _broken(self, run: Run, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """A call that looks at values: what was deferred or recorded is computed before it.
+
+        Whatever it leaves recorded belongs to no tape.
+        """
+        run.forget_trial()
+        self.compute(())
         self.state = INSIDE
         try:
             return function(*args, **named)
         finally:
             self.state = FREE
-            if self.graph.live():
+            if self.graph.has_own():
                 self.lose("a call that looks at values leaves recorded work")
-
-    def _known(
-        self, run: Run, function: Any, args: tuple[Any, ...], named: Any, frame: FrameType
-    ) -> Entry | None:
-        """The entry of a call at this place of the tape, if there is one."""
-        place = run.at
-        entries: Sequence[Entry] = place.next.get(function, ())
-        found = self._first(run, entries, args, named, frame)
-        if found is None and len(entries) == MOST_TRIED:
-            numbers = numbers_in((*args, *named.values()))
-            found = self._first(
-                run, place.numbered.get((function, numbers), ()), args, named, frame
-            )
-        return found
-
-    def _first(
-        self, run: Run, entries: Sequence[Entry], args: tuple[Any, ...], named: Any,
-        frame: FrameType,
-    ) -> Entry | None:  # fmt: skip
-        """The first of some entries that stands for a call."""
-        gradients, autocast = modes.gradients, modes.autocast
-        for entry in entries:
-            if run.trial:
-                run.trial.clear()
-            if entry.gradients is not gradients or entry.autocast != autocast:
-                continue
-            if entry.transparent:
-                if all(map(is_settled, args)) and all(map(is_settled, named.values())):
-                    return entry
-                continue
-            values = (*args, *named.values()) if named else args
-            kept = entry.args
-            if len(values) != len(kept) or (tuple(named) if named else ()) != entry.names:
-                continue
-            for value, wanted in zip(values, kept):
-                if value is wanted:
-                    continue
-                if type(wanted) is Ref and wanted.kind == MADE:
-                    # most operands are: what `run.fits` says of them, without its calls
-                    if not isinstance(value, Tensor):
-                        break
-                    cell, track = value._cell, value._track
-                    if cell.run is not run or cell.slot != wanted.number:
-                        break
-                    if track.mode != wanted.mode or (track is cell) is not wanted.own:
-                        break
-                    if value._steps is not wanted.steps and value._steps != wanted.steps:
-                        break
-                elif not run.fits(value, wanted):
-                    break
-            else:
-                if entry.grads and not accumulates(run, entry):
-                    continue
-                if entry.looks and not all(map(run.sees, entry.looks)):
-                    continue
-                if is_line(entry, frame):
-                    return entry
-        return None
 
     # ---- calls that are matched -----------------------------------------------------------------
 
@@ -239,79 +256,45 @@ class TapeRecorder:
 
         The entry of a call that is made in earnest all the same.
         """
+        at = run.at
+        entries: Sequence[Entry] | None = at.next.get(function)
+        openings, line = at.openings, run.line
+        if entries is None:
+            if line is not None and (known := line[at.index]) and known.function is function:
+                entries = (known,)
+            elif not openings:
+                return MISS
+        if entries:
+            first = entries[0]
+            if first.way and first.modes == self._modes:
+                made = quickly(run, first, args, named, frame, self._running)
+                if made is not MISS:
+                    return made
         if modes.capture is not None or modes.eager or modes.on_read or modes.anomaly is not None:
             return MISS
-        entry = self._known(run, function, args, named, frame)
+        entry = None if entries is None else first_entry(run, entries, args, named, frame)
+        if entry is None and entries is not None and len(entries) == MOST_TRIED:
+            entry = known_entry(run, function, args, named, frame)
+        if entry is None and openings:
+            found = at_sizes(run, function, args, named, frame, ready=True)
+            if found is not None:
+                entry, run.opened, run.values = found
+                run.line = run.opened.line(run.values)
+                if run.line is not None and at.index >= 0:
+                    run.line[at.index] = entry
         if entry is None or entry.breaks:
-            return MISS
+            return MISS if entry is None else entry
         dtype, device = run.defaults
         if defaults.dtype is not dtype or defaults.device != device:
             return MISS
         if entry.transparent:
+            entry.modes = self._modes.copy()
             return entry
-        shown = entry.single
-        if shown is not None:
-            cell = _new(Cell)
-            cell.run, cell.slot, cell.types = run, shown.number, shown.types
-            cell.version, cell.mode, cell.rare, cell.capture = 0, shown.mode, None, None
-            made = _new(Tensor)
-            made._cell = made._track = cell
-            made._steps, made._seen, made._extra = (), None, None
-            if run.trial:
-                run.take_over(entry.count)
-            else:
-                run.count = entry.count
-            run.made[shown.number] = _ref(cell)
-            run.log.append((entry, ()))
-            run.at = entry.after
-            return made
-        return self._matched_with_effects(run, entry, args, named)
-
-    def _matched_with_effects(self, run: Run, entry: Entry, args: Any, named: Any) -> Any:
-        """The same for a call that writes, draws, or gives several tensors."""
-        tensors: list[Tensor] = []
-        collect((*args, *named.values()), tensors)
-        fresh: dict[int, Cell] = {}
-        run.take_over(entry.count)
-        made = run.handed_out(entry.result, tensors, fresh)
-        if made is MISS:
-            return MISS
-        changes: list[Change] = []
-        for write in entry.writes:
-            cell = run.cell(write.number)
-            if cell is None:
-                continue
-            changes += [(cell, "version", cell.version + write.times), (cell, "mode", write.mode)]
-            outside = run.outside.get(write.number)
-            if outside is not None and not outside.written:
-                types = outside.node.types
-                changes += [(cell, "run", run), (cell, "slot", write.number)]
-                changes += [(cell, "types", types), (outside, "written", True)]
-        for place, mode in entry.tracks:
-            changes.append((tensors[place]._track, "mode", mode))
-        gradients: list[Cell] = []
-        for gradient in entry.grads:
-            owner = run.owner(gradient.owner)
-            if gradient.before is None and owner is not None:
-                cell = run.cell_of(gradient)
-                gradients.append(cell)
-                changes.append((owner._details(), "grad", whole(cell)))
-        changes += spent_by(run, entry)
-        draws = tuple([(g._seed, g.skip(count)) for g, count in entry.draws])
-        run.drawn += draws
-        for cell in (*fresh.values(), *gradients):
-            run.made[cell.slot] = _ref(cell)
-        written = [w.number for w in entry.writes if w.number in run.outside]
-        gone = [run.outside[n].cell for n in written if run.outside[n].cell.types is None]
-        apply(
-            chain(
-                starmap(setattr, changes),
-                starmap(delattr, [(cell, "node") for cell in gone]),
-                map(run.log.append, ((entry, draws),)),
-                starmap(setattr, ((run, "at", entry.after),)),
-            )
-        )
-        return made
+        for place, index in entry.numbers:
+            run.given[index] = args[place]
+        if entry.way:
+            entry.modes = self._modes.copy()
+        return matched_with_effects(run, entry, args, named)
 
     # ---- calls that are recorded ----------------------------------------------------------------
 
@@ -323,11 +306,12 @@ class TapeRecorder:
         tensors: list[Tensor] = []
         learning: Entry | None = None
         if entry is None:
-            if not self._may_learn(run, function, args, named):
+            if not may_learn(run, function, args, named):
                 self.lose(f"{called(function)} is called in ever other ways")
                 return function(*args, **named)
             try:
-                learning = self._described(run, function, args, named, tensors, frame)
+                learning = described(run, function, args, named, tensors, frame, self._writers)
+                args, copies = given_to(run, learning, args), run.copies.of_call()
             except NotTaped as found:
                 self.lose(f"{called(function)} has {found}")
                 return function(*args, **named)
@@ -336,25 +320,29 @@ class TapeRecorder:
                 raise
         else:
             collect((*args, *named.values()), tensors)
+            copies = run.copies.of_call()
             run.take_over(run.count if entry.transparent else entry.bound)
+            args = given_to(run, entry, args)
         before = [(t._cell, t._cell.version, t._cell.mode, t._track.mode) for t in tensors]
-        self._gradients, self._draws = [], []
+        self._gradients, self._draws, self._rules = [], [], []
         self._computed = self._recorded = running.looked = False
         looks: list[Any] = []
-        self.state, running.looks = INSIDE, looks
+        self.state, running.looks, running.copies = INSIDE, looks, copies
         try:
             made = function(*args, **named)
         except BaseException:
-            run.lost = True
+            run.lost, run.at = True, NOWHERE
             raise
         finally:
-            self.state, running.looks = LOST if run.lost else FREE, None
+            # what is deferred is made at the next call, which is none of the known
+            self.state, running.looks = LOST if run.lost and not run.deferred else FREE, None
+            running.copies = ()
         if run is not self.run or self._computed:
             if not run.lost and entry is None and learning is not None:
                 learning.breaks, learning.transparent = True, False
                 run.at.keep(learning, numbers_in((*args, *named.values())))
             self._restart()
-            if self.graph.live():
+            if self.graph.has_own():
                 self.lose(f"{called(function)} had values computed")
             return made
         if run.lost:
@@ -362,43 +350,25 @@ class TapeRecorder:
         try:
             if learning is not None:
                 learning.looks = looked_at(run, looks)
+                note_lifted(run, learning)
                 numbers = numbers_in((*args, *named.values()))
                 entry = self._learnt(run, learning, made, tensors, before, numbers)
             else:
                 assert entry is not None
                 self._registered(run, entry, made, tensors, before)
+                if entry.transparent and not named and len(tensors) == 1 and is_line(entry, frame):
+                    note_shown(entry, args, made)
         except NotTaped as found:
             self.lose(f"{called(function)} has {found}")
             return made
         run.at = entry.after
         run.calls += 1
         run.start = run.start or entry
+        if run.deferred:
+            run.aside.append((len(run.log), entry))
+        else:
+            run.path.append(entry)
         return made
-
-    def _may_learn(self, run: Run, function: Any, args: Any, named: Any) -> bool:
-        """True where there is room for one more call at this place of the tape."""
-        if run.calls > MOST_CALLS:
-            return False
-        place = run.at
-        if len(place.next.get(function, ())) < MOST_TRIED:
-            return True
-        alike = place.numbered.get((function, numbers_in((*args, *named.values()))), ())
-        return len(alike) < MOST_ALIKE and len(place.numbered) < MOST_NEXT
-
-    def _described(
-        self, run: Run, function: Any, args: tuple[Any, ...], named: Any, tensors: list[Tensor],
-        frame: FrameType,
-    ) -> Entry:  # fmt: skip
-        """A call as an entry, without what comes of it."""
-        run.trial.clear()
-        count = run.count
-        blocks = function not in self._writers
-        values = tuple([run.describe(v, tensors, blocks) for v in (*args, *named.values())])
-        mark = here(3)
-        return Entry(
-            function, values, tuple(named), mark, (frame.f_code, frame.f_lasti), modes.gradients,
-            modes.autocast, bound=count,
-        )  # fmt: skip
 
     def _learnt(
         self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any],
@@ -412,19 +382,18 @@ class TapeRecorder:
             raise NotTaped("a call that goes by values")
         else:
             note_effects(run, entry, made, self._observed(tensors, before))
-            plain = not (entry.writes or entry.tracks or entry.draws or entry.grads or entry.spent)
-            result = entry.result
-            if plain and type(result) is Shown and result.new and not result.steps:
-                entry.single = result if result.track == -1 else None
+            note_kind(entry)
         entry.count = run.count
-        known = run.at.next.get(entry.function, ())
-        if not (entry.transparent and any(other.transparent for other in known)):
+        shows = [e for e in run.at.next.get(entry.function, ()) if e.transparent]
+        if not entry.transparent or all(other.exact for other in shows):
+            entry.seen, entry.exact = numbers, bool(shows)
             run.at.keep(entry, numbers)
             self._entries += 1
         return entry
 
     def _observed(self, tensors: list[Tensor], before: list[Any]) -> Observed:
-        return Observed(tensors, before, self._gradients or [], self._draws, self._writers)
+        rules = tuple(self._rules)
+        return Observed(tensors, before, self._gradients or [], self._draws, rules, self._writers)
 
     def _registered(
         self, run: Run, entry: Entry, made: Any, tensors: list[Tensor], before: list[Any]
@@ -432,20 +401,14 @@ class TapeRecorder:
         """Number the tensors that a known call gave; it must have done what it did before."""
         if entry.transparent:
             if self._recorded or self._draws:
+                if entry.exact:
+                    run.at.drop(entry)
+                entry.exact = True  # other arguments are other calls
                 raise NotTaped("a call that does something else")
             return
         if running.looked:
             raise NotTaped("a call that goes by values")
-        again = Entry(
-            entry.function, entry.args, entry.names, entry.mark, entry.caller, entry.gradients,
-            entry.autocast,
-        )  # fmt: skip
-        note_effects(run, again, made, self._observed(tensors, before))
-        effects = again.writes, again.tracks, again.draws, len(again.grads)
-        known = entry.writes, entry.tracks, entry.draws, len(entry.grads)
-        if effects != known or not alike(again.result, entry.result):
-            raise NotTaped("a call that does something else")
-        entry.spent = again.spent
+        does_the_same(run, entry, made, self._observed(tensors, before))
 
     # ---- what is noted while a call is being recorded -------------------------------------------
 
@@ -462,6 +425,10 @@ class TapeRecorder:
         if self.state == INSIDE and root._cell.run is not self.run:
             self.lose("a backward pass starts from a graph of before the last flush")
 
+    def ran_rule(self, rule: RanRule) -> None:
+        """A pass through graphs ran a gradient rule that a user wrote."""
+        self._rules.append(rule)
+
     def drew(self, generator: Any, count: int, key: Node, offset: Node) -> None:
         """Random numbers were drawn."""
         if self.state == FREE:
@@ -471,6 +438,11 @@ class TapeRecorder:
 
     def record(self, cell: Cell) -> None:
         """A cell was given a value that is not computed yet."""
+        if is_mesh(cell.node.types[0].device):
+            if self.state == INSIDE:
+                self.lose("a call makes work on a mesh of something else")
+            self.graph.record(cell)
+            return
         self._recorded = True
         if self.state == FREE:
             self.lose("something was recorded that no public call did")
@@ -481,8 +453,16 @@ class TapeRecorder:
     def settle(self, cell: Cell) -> None:
         """How a cell stands to differentiation is about to change, or its memory."""
         run = self.run
-        if self.state == FREE and (cell.run is run or id(cell) in run.numbers):
+        if self.state in (FREE, ASIDE) and (cell.run is run or id(cell) in run.numbers):
             self.lose("memory or how it stands to gradients was changed outside of public calls")
+
+    def lend(self, cell: Cell) -> None:
+        """Others are about to see the memory of a cell: what calls read of it, they hold."""
+        run = self.run
+        found = run.outside.get(run.numbers.get(id(cell), -1))
+        kept = found is not None and not found.written and found.variable is None
+        if cell.run is run or (found is not None and not kept):
+            self.settle(cell)
 
     def lose(self, why: str) -> None:
         """No tape is kept until the next flush; what is deferred is recorded."""
@@ -492,7 +472,12 @@ class TapeRecorder:
         if self.run.deferred:
             self.run.leave()
         self.run.lost = True
-        self.state = LOST
+        if self.state == ASIDE:  # nothing more is deferred or learnt before it ends
+            self._recorded = True
+        else:
+            self.state = LOST
+
+    taking_back = given_up
 
     def live(self) -> list[Cell]:
         """The cells that are recorded and that somebody still holds, in program order."""
@@ -511,10 +496,20 @@ class TapeRecorder:
         if modes.capture is None:
             self.compute((), reason)
 
+    def flush_mesh(self, reason: str = "") -> None:
+        """Compute everything that is live on meshes, and nothing of what tapes know."""
+        self.graph.flush_mesh(reason)
+
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         """Compute some cells, together with everything that is live."""
+        if self.graph.meshes and cells and all(is_mesh_cell(cell) for cell in cells):
+            self.graph.compute_shared(cells, reason)
+            return
         run = self.run
-        if self.state == INSIDE:
+        for cell in cells:
+            if isinstance(cell.run, Run) and cell.run is not run:
+                cell.run.lost = True  # another thread's: a part of its results is computed now
+        if self.state >= INSIDE:
             self._computed = True
             if run.deferred:
                 run.leave()
@@ -523,6 +518,7 @@ class TapeRecorder:
         if run.deferred and self._ended(run, cells, reason):
             return
         if run.deferred:
+            run.keep_held()
             self._missed(run, otherwise(run))
         if not cells and not self.graph.pending:
             if run.start is not None or run.lost:
@@ -530,10 +526,15 @@ class TapeRecorder:
             self.state = FREE
             return
         self.graph.ran = self._ran if self.state == FREE and run.calls else None
+        self.graph.served = run.served
         try:
+            self._ending = self._match = None
             self.graph.compute(cells, reason)
+            opened = self._ending is not None and self._families.learn(run, *self._ending)
+            if self._match is not None and not opened:
+                self._match.generalize()
         finally:
-            self.graph.ran = None
+            self.graph.ran, self.graph.served, self._match = None, False, None
             if run.start is not None or run.lost:
                 self._restart()
             self.state = FREE
@@ -541,7 +542,7 @@ class TapeRecorder:
     def _restart(self) -> None:
         """Begin another run. It is there before the old one ends, should an interrupt come."""
         ended = self.run
-        self.run, self.state = Run(self.graph, ended.root), FREE
+        self.run, self.state = Run(self.graph, ended.root, self._lock), FREE
         flush_log.forget_unmatched()
         ended.end()
 
@@ -553,47 +554,40 @@ class TapeRecorder:
             for cell in cells:
                 if cell.run is not run and (cell.types is not None or cell.node.buffer is None):
                     return False
-            changes: list[Change] = [(self, "run", Run(self.graph, run.root))]
+            changes: list[Change] = [(self, "run", Run(self.graph, run.root, self._lock))]
             if run.log:
-                ending = run.at.endings.get(run.held())
+                ending = self._ending_of(run)
                 held = () if ending is None else [run.cell(o.number) for o in ending.outputs]
                 computed = None if ending is None else ending.run(run, held, reason)
                 if ending is None or computed is None:
                     return False
                 changes += computed
-                self._reached(run, ending)
+                run.reached(ending)
             changes.append((run, "deferred", False))
             apply(starmap(setattr, changes))
+            self.graph.nothing_piled_up()
             run.end()
             return True
 
-    def _reached(self, run: Run, ending: Ending) -> None:
-        if run.start is not None:
-            place = run.start.after
-            keeps = any(output.kept for output in ending.outputs)
-            place.length = run.calls + len(run.log)
-            place.last, place.misses = ending, max(place.misses - 1, 0) if keeps else 0
+    def _ending_of(self, run: Run) -> Ending | None:
+        """The known flush of a deferred run."""
+        held, place = run.held(), run.at
+        ending = place.endings.get(held)
+        if ending is None and held in place.open_endings:
+            ending = place.open_endings[held].at(run.values)
+        return ending
 
     def _ran(
         self, match: Match, nodes: Mapping[Cell, Node], tracked: Sequence[Node], drawn: Drawn
     ) -> None:
         """Recorded work was computed: learn how, for the calls that recorded it."""
-        run = self.run
-        if run.lost:
+        run, self._match = self.run, match
+        if run.lost or run.values:
             return
-        held = run.held()
-        ending = run.at.endings.get(held) or learnt(run, match, nodes, drawn, bool(tracked))
-        if ending is None:
-            run.not_learnt("its results or operands are not all of its own calls")
-            return
-        known = {output.number for output in ending.outputs}
-        alive = {number for number, ref in run.made.items() if ref() is not None}
-        written = {number for number, found in run.outside.items() if found.written}
-        if not alive <= known or not written <= known:
-            run.not_learnt("its results are not all computed")
-            return
-        run.at.endings[held] = ending
-        self._reached(run, ending)
+        try:
+            self._ending = reached(run, match, nodes, drawn, bool(tracked)), run.held()
+        except NotTaped as found:
+            run.not_learnt(f"it has {found}")
 
 
 begin_with(TapeRecorder)

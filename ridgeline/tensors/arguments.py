@@ -100,7 +100,7 @@ def annotated(error: RidgelineError, name: str, tensors: Sequence[Handle]) -> Ri
     for number, operand in enumerate(tensors):
         line = describe(operand._cell.node)
         made = f", made at {line}" if line else ""
-        lines.append(f"operand {number + 1} of {name}: {operand._type}{made}")
+        lines.append(f"operand {number + 1} of {name.lstrip('_')}: {operand._type}{made}")
     error.note = "\n".join(lines)
     return error
 

@@ -101,6 +101,11 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     return any(kind == device(device_type).type for kind, _ in modes.autocast)
 
 
+def is_autocast_cpu_enabled() -> bool:
+    """True inside `autocast` for the host."""
+    return is_autocast_enabled("cpu")
+
+
 def is_autocast_available(device_type: str) -> bool:
     """Whether there is autocast for a kind of device."""
     return device_type in _NARROW

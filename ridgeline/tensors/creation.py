@@ -11,12 +11,14 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, DTypeError
 from ridgeline.functions.operands import Operand, as_node
 from ridgeline.graph.node import TensorType
+from ridgeline.graph.origins import here, stamp
 from ridgeline.record.cells import PLAIN
-from ridgeline.record.memory import Shared, leaf_over, share
+from ridgeline.record.memory import Shared, share
 from ridgeline.record.modes import modes
 from ridgeline.scalars import Array
 from ridgeline.tensors.tensor import (
     Tensor,
+    holding,
     tensor,
     traced_array,
     unpickled as unpickled,  # pickles name it as a member of this module
@@ -40,10 +42,13 @@ def from_numpy(array: Array) -> Tensor:
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:
         raise DTypeError(f"arrays of {array.dtype} have no element type here")
-    traced = traced_array(array, dtype)
-    made = wrap(leaf_over(array, dtype), PLAIN) if traced is None else traced
-    if modes.capture is None:
-        share(made._cell, Shared(TensorType(array.shape, dtype), array=array))
+    shared = Shared(TensorType(array.shape, dtype), array=array)
+    made = holding(shared.leaf(), PLAIN)
+    if modes.capture is not None and not modes.capture.lend(made._cell, array):
+        traced = traced_array(array, dtype)
+        return wrap(shared.leaf(), PLAIN) if traced is None else traced
+    stamp(made._cell.node, here(2))
+    share(made._cell, shared)
     return made
 
 

@@ -12,7 +12,7 @@ from ridgeline.graph.node import Node
 from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
 from ridgeline.record.modes import modes
 from ridgeline.record.mutation import bump
-from ridgeline.record.recorder import lose, settle
+from ridgeline.record.recorder import exchange, lose, settle
 from ridgeline.record.upcalls import upcalls
 from ridgeline.record.values import Handle, nodes_of, read
 from ridgeline.tensors.handle import Described
@@ -107,6 +107,11 @@ class Differentiable(Described):
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Make this tensor a variable, or stop it from being one."""
+        if not self._cell.computed:
+            exchange(self._cell)
+        return self._require_grad(requires_grad)
+
+    def _require_grad(self, requires_grad: bool = True) -> Self:
         if not isinstance(requires_grad, bool):
             raise BadTypeError(f"requires_grad is True or False, not {requires_grad!r:.40}")
         settle(self._cell)

@@ -17,7 +17,7 @@ from ridgeline import (
     dtypes,
     functions,  # noqa: F401  (fills the table)
 )
-from ridgeline.devices import CPU
+from ridgeline.devices import CPU, is_mesh
 from ridgeline.dtypes import DType
 from ridgeline.errors import (
     ArgumentError,
@@ -41,13 +41,14 @@ from ridgeline.graph.sizes import SizeExpr
 from ridgeline.layouts import strided
 from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
-from ridgeline.ops.tracking import apart
+from ridgeline.ops.tracking import apart, tracked
 from ridgeline.record import recorder
 from ridgeline.record.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
+from ridgeline.record.memory import may_change
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
 from ridgeline.record.upcalls import upcalls
-from ridgeline.record.values import owned, read, write
+from ridgeline.record.values import MOST_COPIED, operand, owned, read, write
 from ridgeline.reference import described, sections
 from ridgeline.runtime.buffer import check_device
 from ridgeline.tensors import subscripts
@@ -61,6 +62,7 @@ from ridgeline.tensors.arguments import (
     strict_parameters,
 )
 from ridgeline.tensors.autocast import narrowed
+from ridgeline.tensors.old_forms import in_todays_order, respelled
 from ridgeline.tensors.signatures import Face, method_signature, public_signature
 from ridgeline.tensors.storage import SPARSE, TURNED, sparse_method, turning
 from ridgeline.tensors.tensor import Tensor, as_shared, as_view, seen_through, tensor, wrap
@@ -70,7 +72,6 @@ from ridgeline.tensors.written import fitted, kind_of, written_into
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
 _TYPES = (type, np.dtype)  # of Python's and NumPy's, where a body takes an element type
-_SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
 
 
 class SparseOperand(Exception):
@@ -98,8 +99,10 @@ class Operands:
             node = read(value)
             if self.device is CPU:
                 self.device = node.types[0].device
-            if value._cell.rare is not None and value._cell.rare.shared is not None:
-                self.shared = True
+            rare = value._cell.rare
+            if rare is not None and rare.shared is not None and modes.capture is None:
+                node = operand(value, MOST_COPIED)
+                self.shared |= may_change(node)
             return node
         if type(value) in (list, tuple) and value and any(isinstance(v, Tensor) for v in value):
             return [self.take(v) for v in value]
@@ -133,6 +136,9 @@ class Operands:
             elif any(t._resolved()[1].mode == CUT for t in self.tensors):
                 values = [self.retake(a) for a in args]
                 named = {k: self.retake(v) for k, v in kwargs.items()}
+        if is_mesh(self.device):  # operands of the host are whole there, for every rank
+            values = on_device(values, self.device)
+            named = {k: on_device(v, self.device) for k, v in named.items()}
         return values, named
 
 
@@ -153,6 +159,8 @@ def finish(
     made = _finish(result, mode, mark, values)
     if at_once and modes.capture is None:  # foreign memory may change before the next flush
         recorder.flush()
+        if any(is_mesh(value.types[0].device) for value in values if isinstance(value, Node)):
+            recorder.flush_mesh()
     return made
 
 
@@ -171,26 +179,6 @@ def _finish(result: Any, mode: int, mark: Mark | None, values: Sequence[Any]) ->
     if isinstance(result, list):
         return [_finish(r, mode, mark, values) for r in result]
     return result
-
-
-def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`; dtype= checked."""
-    if "dtype" in kwargs:
-        kwargs["dtype"] = dtypes.wanted(kwargs["dtype"])
-    if kwargs.keys().isdisjoint(_SPELLINGS):
-        return kwargs
-    spelled = {_spelling(k, names): v for k, v in kwargs.items()}
-    if len(spelled) < len(kwargs):
-        raise ArgumentError(f"one argument is given twice: {', '.join(kwargs)}")
-    return spelled
-
-
-def _spelling(name: str, names: frozenset[str]) -> str:
-    """A keyword as the body spells it."""
-    if name in names or name not in _SPELLINGS:
-        return name
-    own = _SPELLINGS[name]
-    return f"{own}s" if own not in names and f"{own}s" in names else own
 
 
 def _starred(body: Callable[..., Any]) -> str:
@@ -220,7 +208,7 @@ def _parameters(body: Callable[..., Any]) -> frozenset[str]:
 def make_function(entry: Entry) -> Callable[..., Any]:
     """The public form of a body."""
     body, name = entry.body, entry.name
-    names = _parameters(body)
+    names = _parameters(inspect.unwrap(body))
     starred = _starred(body)
     strict = () if _starred(inspect.unwrap(body)) else strict_parameters(body)
     shares = entry.shares
@@ -228,7 +216,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         operands = Operands()
         if kwargs:
-            kwargs = _respelled(kwargs, names)
+            kwargs = respelled(kwargs, names)
             if starred in kwargs:
                 args = _with_starred(body, starred, args, kwargs)
             if "out" in kwargs and "out" not in names:
@@ -243,13 +231,16 @@ def make_function(entry: Entry) -> Callable[..., Any]:
         if modes.autocast:
             values, named = narrowed(name, operands.device, values, named)
         try:
-            result = body(*values, **named)
+            run = tracked(body) if operands.mode == GRAPH and not shares else body
+            result = run(*values, **named)
             if operands.device != CPU:
                 result = on_device(result, operands.device)
         except RidgelineError as error:
             found = blamed(body, name, values, named, error)
             raise annotated(found, name, operands.tensors) from None
         except SLIPS as error:
+            if (today := in_todays_order(name, args, kwargs)) is not None:
+                return function(*today[0], **today[1])
             raise explained(body, name, values, named, error) from error
         if shares:
             result = as_shared(result, [*zip(operands.tensors, sources)])
@@ -307,7 +298,7 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             raise annotated(found, name, operands.tensors) from None
         except SLIPS as error:
             raise explained(body, name, values, named, error) from error
-        return result.requires_grad_() if requires_grad else result
+        return result._require_grad() if requires_grad else result
 
     return _dressed(function, entry)
 
@@ -352,7 +343,7 @@ def make_view(entry: Entry) -> Callable[..., Any]:
         if starred in kwargs:
             args = _with_starred(body, starred, (input, *args), kwargs)[1:]
         values = [others.take(a) for a in args]
-        named = {k: others.take(v) for k, v in _respelled(kwargs, names).items()}
+        named = {k: others.take(v) for k, v in respelled(kwargs, names).items()}
         try:
             if entry.steps is not None:
                 steps = entry.steps(base, *values, **named)
@@ -376,19 +367,24 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
         operands = Operands()
         values, named = operands.nodes((self, *args), kwargs)
         try:
-            result = body(*values, **named)
-            result = fitted(result, self, name)
+            run = tracked(body) if operands.mode == GRAPH else body
+            result = fitted(run(*values, **named), self, name)
             if operands.mode == GRAPH and result.origins:
                 result = apart(result, values)
             write(self, result, operands.mode, name)
             if operands.shared and modes.capture is None:
                 recorder.flush()
+                if is_mesh(operands.device):
+                    recorder.flush_mesh()
             return self
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
         except SLIPS as error:
+            if (today := in_todays_order(name, (self, *args), kwargs)) is not None:
+                return raw(*today[0], **today[1])
             raise explained(body, name, values, named, error) from error
 
+    raw = function
     function.__name__ = function.__qualname__ = name
     function = recorder.taped(function)
     summary = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
@@ -417,7 +413,8 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
         if mode < 0:
             return slow(self, other)
         try:
-            result = body(b, a) if swapped else body(a, b)
+            run = tracked(body) if mode == GRAPH else body
+            result = run(b, a) if swapped else run(a, b)
         except RidgelineError as error:
             tensors = [t for t in (self, other) if isinstance(t, Tensor)]
             raise annotated(error, name, tensors) from None
@@ -433,7 +430,8 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
         if modes.autocast:
             (a, b), _ = narrowed(name, operands.device, (a, b), {})
         try:
-            result = body(b, a) if swapped else body(a, b)
+            run = tracked(body) if operands.mode == GRAPH else body
+            result = run(b, a) if swapped else run(a, b)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
         return finish(result, operands.mode, here(3), (a, b), operands.shared)

@@ -74,7 +74,7 @@ class Described(Handle):
         """False: a conjugate is computed."""
         return False
 
-    is_neg = is_inference = is_shared = is_pinned = is_conj
+    is_neg = is_inference = is_shared = is_conj
 
     def is_nonzero(self) -> bool:
         """The truth of the one element."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from types import UnionType
 from typing import Any
 
@@ -16,19 +18,19 @@ from ridgeline.record.values import Handle, read_array
 from ridgeline.scalars import Array, cast
 
 _PYTHON_NUMBERS = {bool, int, float, complex}
+_LISTS = {list, tuple}
 _DOUBLES = (dtypes.float64, dtypes.complex128, np.float64, np.complex128)
 
 
 def array_from(data: Any, dtype: DType | None) -> tuple[Array, DType]:
     """Python values as an array of the wanted type, or of the type torch would choose."""
-    if isinstance(data, np.ndarray | np.generic):
-        array = np.asarray(data)
-    else:
-        array = _nested(data)
+    given = isinstance(data, np.ndarray | np.generic)
+    plain = not given and _is_plain(data)
+    array = np.asarray(data) if given else _nested(data, plain)
     found = dtypes.from_numpy(array.dtype)
     if found is None:
         raise DTypeError(f"values of {array.dtype} have no element type here")
-    if not isinstance(data, np.ndarray | np.generic) and not _has_doubles(data):
+    if plain or not (given or _has_doubles(data)):
         if found is dtypes.float64:
             found = defaults.dtype
         elif found is dtypes.complex128:
@@ -47,6 +49,8 @@ def _check_fit(array: Array, dtype: DType) -> None:
         raise DTypeError(f"a complex number does not fit into {dtype.name}", help="use its .real")
     if not dtype.is_integer or array.dtype.kind not in "iuf" or not array.size:
         return
+    if array.dtype == dtype.numpy:
+        return
     for value in (array.min().item(), array.max().item()):
         if not dtypes.fits(value, dtype):
             raise BadValueError(
@@ -54,9 +58,10 @@ def _check_fit(array: Array, dtype: DType) -> None:
             )
 
 
-def _nested(data: Any) -> Array:
-    if isinstance(data, Lifted) or (
-        isinstance(data, list | tuple) and _holds(data, Handle | Lifted)
+def _nested(data: Any, plain: bool) -> Array:
+    if not plain and (
+        isinstance(data, Lifted)
+        or (isinstance(data, list | tuple) and _holds(data, Handle | Lifted))
     ):
         data = _as_lists(data)
     try:
@@ -74,6 +79,16 @@ def _nested(data: Any) -> Array:
     return array
 
 
+def _is_plain(data: Any) -> bool:
+    """True for numbers of Python's own and nested lists of these: most data, and long ones."""
+    items: Sequence[Any] = (data,)
+    kinds = {type(data)}
+    while items and kinds <= _LISTS:  # a level at a time, in C
+        items = list(chain.from_iterable(items))
+        kinds = set(map(type, items))
+    return kinds <= _PYTHON_NUMBERS
+
+
 def _holds(data: Any, kind: type | UnionType) -> bool:
     return any(
         isinstance(item, kind) or (isinstance(item, list | tuple) and _holds(item, kind))
@@ -85,8 +100,6 @@ def _has_doubles(data: Any) -> bool:
     """True for nested lists with a scalar, an array or a tensor of double precision in them."""
     if not isinstance(data, list | tuple):
         return getattr(data, "dtype", None) in _DOUBLES
-    if set(map(type, data)) <= _PYTHON_NUMBERS:  # most lists, and long ones
-        return False
     return any(map(_has_doubles, data))
 
 

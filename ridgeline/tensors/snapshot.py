@@ -2,7 +2,8 @@
 
 Outside of jit a step of an optimizer or a backward pass is a series of writes in Python, which an
 interrupt or an error may end anywhere. What was written until then is taken back by C code alone
-(see `atomic`), so nothing comes between.
+(see `atomic`), so nothing comes between. To whoever goes by versions or epochs that is a change
+like others: what was kept of the values in between never stands for later ones.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, repeat, starmap
-from operator import call
+from operator import add, attrgetter, call
 from typing import Any
 
 from ridgeline.atomic import Change
+from ridgeline.record import recorder
 from ridgeline.record.cells import Cell
+from ridgeline.record.mutation import epoch
 from ridgeline.tensors.differentiable import Differentiable
 
 
@@ -23,6 +26,7 @@ class Snapshot:
 
     def __init__(self) -> None:
         self._values: list[Change] = []
+        self._cells: list[Cell] = []
         self._memory: list[Callable[[], object]] = []
         self._tables: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
@@ -35,8 +39,9 @@ class Snapshot:
             self._values.append((tensor._track, "mode", tensor._track.mode))
 
     def _cell(self, cell: Cell) -> None:
-        self._values.append((cell, "node", cell.node))
-        self._values.append((cell, "version", cell.version))
+        self._cells.append(cell)
+        # calls may be deferred since that write to it: see `tape/run.py`
+        self._values += [(cell, "node", cell.node), (cell, "types", None), (cell, "run", None)]
         self._values.append((cell, "mode", cell.mode))
         shared = None if cell.rare is None else cell.rare.shared
         memory = None if shared is None else shared.memory()
@@ -67,9 +72,13 @@ class Snapshot:
         """What puts everything back, for `apply`."""
         tables = [table for table, _ in self._tables]
         lists, items = [found for found, _ in self._lists], [items for _, items in self._lists]
+        versions = map(add, map(attrgetter("version"), self._cells), repeat(1))
         return chain(
             map(call, self._memory),
+            recorder.taking_back(),
             starmap(setattr, self._values),
+            map(setattr, self._cells, repeat("version"), versions),
+            map(next, (epoch.bumps(),)),
             map(dict.clear, tables),
             starmap(dict.update, self._tables),
             map(list.__setitem__, lists, repeat(slice(None)), items),

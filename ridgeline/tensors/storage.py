@@ -77,9 +77,9 @@ class Stored(Handle):
         size = cast("Tensor", self).element_size()
         return (self.data_ptr() - Storage(self).data_ptr()) // size
 
-    def pin_memory(self, device: Any = None) -> Self:
-        """This tensor: copies to a GPU go through pinned memory by themselves."""
-        return self
+    def is_pinned(self, device: Any = None) -> bool:
+        """True where copies to a GPU read the memory itself."""
+        return not cast("Tensor", self).is_cuda and settled(self._cell).buffer.device_reads
 
     def record_stream(self, stream: Any) -> None:
         """Nothing: memory waits for the streams that use it by itself."""
@@ -99,6 +99,27 @@ class Stored(Handle):
     def resize_as_(self, other: Tensor) -> Self:
         """The shape of another tensor for this handle."""
         return self.resize_(other.shape)
+
+    def apply_(self, callable: Callable[[Any], Any]) -> Self:
+        """Each element becomes what a function of Python makes of it: slow, for tests."""
+        own = cast("Tensor", self)
+        return self._filled([callable(value) for value in own.detach().reshape(-1).tolist()])
+
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Self:
+        """Each element becomes what a function makes of it and of that of another tensor."""
+        own = cast("Tensor", self)
+        others = tensor.detach().expand_as(own).reshape(-1).tolist()
+        values = own.detach().reshape(-1).tolist()
+        return self._filled([callable(*pair) for pair in zip(values, others, strict=True)])
+
+    def _filled(self, values: list[Any]) -> Self:
+        """This tensor with other elements, of which gradients know nothing."""
+        own = cast("Tensor", self)
+        if own.requires_grad:
+            raise GradientError(
+                "a function of Python's has no gradient", help="use x.detach().clone() first"
+            )
+        return cast("Self", own.copy_(own.new_tensor(values).reshape(own.shape)))
 
     def fill_diagonal_(self, fill_value: Any, wrap: bool = False) -> Self:
         """Write one value along the main diagonal; with `wrap`, again below a tall matrix."""

@@ -8,7 +8,7 @@ assigning writes through it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -148,4 +148,64 @@ def _plain(part: Any, target: device) -> Any:
     return part.to(target) if part.device == CPU else part
 
 
-METHODS: dict[str, Callable[..., Any]] = {"__getitem__": taped(get), "__setitem__": taped(set)}
+# ---- operands: values that decide nothing but results are memory, and no part of a call ---------
+
+
+def looked_up(self: Tensor, index: Any) -> tuple[Tensor, Any]:
+    """The operands of `self[index]`: the places of a mask are looked up by a call of their own.
+
+    What such a call gives is memory like any other to those that follow it, so a tape goes on.
+    """
+    kind = type(index)
+    if kind is int or kind is slice or modes.capture is not None:
+        return self, index
+    index = _in_memory(index)
+    kind = type(index)
+    if kind is not Tensor and kind is not tuple:
+        return self, index
+    parts = index if kind is tuple else (index,)
+    masks = any(isinstance(p, Tensor) and p.dtype is dtypes.bool_ and p.dim() for p in parts)
+    return self, _with_places(self, parts, index) if masks else index
+
+
+def assigned(self: Tensor, index: Any, value: Any) -> tuple[Tensor, Any, Any]:
+    """The operands of `self[index] = value`."""
+    if modes.capture is not None:
+        return self, index, value
+    if type(value) is float and self._memory.dtype.kind == "float":
+        value = tensor(value, dtype=self.dtype, device=self.device)
+    return self, _in_memory(index), value
+
+
+def _in_memory(index: Any) -> Any:
+    """An index with tensors in the place of arrays and of lists of whole numbers."""
+    if type(index) is tuple:
+        parts = [_in_memory(part) for part in index]
+        return index if all(map(operator.is_, parts, index)) else tuple(parts)
+    if type(index) is np.ndarray and index.ndim and index.dtype.kind in "iu":
+        return tensor(index)
+    if type(index) is list and index and all(type(part) is int for part in index):
+        return tensor(index)
+    return index
+
+
+def _with_places(source: Tensor, parts: Sequence[Any], index: Any) -> Any:
+    """An index in which masks that fit are the places where they hold; others are left to fail."""
+    found: list[Any] = []
+    left = list(source.shape)
+    for part in fill_ellipsis(list(parts), sum(map(_consumed, parts)), source.dim()):
+        used = _consumed(part)
+        covered, left = tuple(left[:used]), left[used:]
+        if isinstance(part, Tensor) and part.dtype is dtypes.bool_ and part.dim():
+            if tuple(part.shape) != covered:
+                return index
+            found += part.nonzero(as_tuple=True)
+        else:
+            found.append(part)
+    return tuple(found)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "__getitem__": taped(get, looked_up),
+    "__setitem__": taped(set, assigned),
+}

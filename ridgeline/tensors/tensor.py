@@ -32,8 +32,10 @@ from ridgeline.record.cells import (
     LEAF,
     PLAIN,
     Cell,
+    InnerStep,
     Step,
     Track,
+    apply_steps,
     filled_leaf,
     no_step,
     rare,
@@ -43,6 +45,7 @@ from ridgeline.record.memory import adopt
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted, lift
 from ridgeline.record.values import (
+    operand,
     owned,
     read,
     read_array,
@@ -51,7 +54,7 @@ from ridgeline.record.values import (
     under_apart,
     write,
 )
-from ridgeline.runtime.buffer import check_device
+from ridgeline.runtime.buffer import check_device, space
 from ridgeline.scalars import Array
 from ridgeline.tensors.arguments import annotated
 from ridgeline.tensors.conversions import conversion
@@ -95,7 +98,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
 
     def detach_(self: T) -> T:
         """Cut this tensor off from the graph it came from."""
-        recorder.settle(self._cell)
+        recorder.exchange(self._cell)
         capture = modes.capture
         if capture is not None and self._track.capture is None:
             if self._resolved()[1].mode <= CUT:
@@ -127,7 +130,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
             raise GradientError(
                 f"a tensor that requires gradients cannot show memory of {value.dtype.name}"
             )
-        recorder.settle(self._cell)
+        recorder.exchange(self._cell)
         mutation.bump()
         rare(self._cell).left = mutation.epoch.value  # compiled code that reads the old memory ends
         self._cell, self._steps, self._seen = value._cell, value._steps, None
@@ -230,7 +233,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
             raise BadTypeError(f"copy_: non_blocking is True or False, not {non_blocking!r:.40}")
         if not isinstance(src, Tensor):
             src = tensor(src, dtype=None if isinstance(src, np.ndarray) else self.dtype)
-        value = cast(read(src), self.dtype)
+        value = cast(operand(src), self.dtype)
         try:
             return write(self, value, src._resolved()[1].mode, "copy_")
         except RidgelineError as error:
@@ -245,7 +248,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
     def clone(self, *, memory_format: memory_format | None = None) -> Tensor:
         """The same values in memory of their own."""
         mode = result_mode(self._resolved()[1].mode)
-        made = wrap(tag(read(self)) if mode == GRAPH else owned(read(self)), mode)
+        made = wrap(tag(read(self)) if mode == GRAPH else owned(operand(self)), mode)
         return in_format(made, memory_format)
 
     def contiguous(self, memory_format: memory_format = contiguous_format) -> Tensor:
@@ -257,6 +260,20 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
         return self if self.is_contiguous() else self.clone()
 
     # ---- element types and devices --------------------------------------------------------------
+
+    def pin_memory(self, device: Any = None) -> Tensor:
+        """A copy in pinned memory of the host, which a GPU reads where it lies.
+
+        All other memory is copied through such by itself. Inside jit, where gradients flow, and
+        without a GPU, it is this tensor.
+        """
+        from ridgeline.runtime.cuda.driver import missing  # for who has a GPU
+
+        if self.is_cuda or self.requires_grad or modes.capture is not None or missing():
+            return self
+        place: Any = space(check_device("cuda" if device is None else device))
+        pinned = place.pin(read_array(self, "pin_memory()"))
+        return holding(filled_leaf(self._type, pinned), PLAIN)
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """In another element type or on another device, or like another tensor in both."""
@@ -323,7 +340,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
         made._steps, made._seen = self._steps, None
         made = made.as_subclass(type(self))
         memo[id(self)] = made
-        made.requires_grad_(self.requires_grad)
+        made._require_grad(self.requires_grad)
         if self.grad is not None:
             made.grad = self.grad.__deepcopy__(memo)
         return made
@@ -353,6 +370,8 @@ def wrap(node: Node, mode: int) -> Tensor:
     made._cell = made._track = cell
     made._steps = ()
     made._seen = made._extra = None
+    if mode == GRAPH:
+        node.shown = True
     if capture is not None:
         capture.made.append(weakref.ref(cell))
     elif node.buffer is None:
@@ -411,8 +430,12 @@ def seen_through(source: Tensor, result: Node, steps: tuple[Step, ...]) -> Tenso
             track = Track(CUT, modes.capture)
         else:
             under = under_apart(source)
-            if under is not None and (result.origins or not steps):
-                result = apart(result, [read(source)])
+            steps = (*map(InnerStep, steps[:-1]), *steps[-1:])
+            if under is not None:
+                result = apply_steps(read(source), steps, True)
+                if result.origins or not steps:
+                    result = apart(result, [read(source)])
+                result.shown = True
             steps = steps or (no_step(len(result.shape)),)
     made = alias(source, track)
     made._steps = source._steps + steps
@@ -423,9 +446,10 @@ def seen_through(source: Tensor, result: Node, steps: tuple[Step, ...]) -> Tenso
     return made
 
 
+@recorder.taped
 def _transferred(source: Tensor, target: device) -> Tensor:
     """The values on another device, through which gradients flow back."""
-    made = transfer(read(source), target)
+    made = transfer(operand(source), target)
     stamp(made, here(3))
     return wrap(made, result_mode(source._resolved()[1].mode))
 

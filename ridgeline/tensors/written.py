@@ -9,7 +9,6 @@ from ridgeline.errors import BadTypeError, DTypeError, GradientError
 from ridgeline.functions.operands import promote_types
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast
-from ridgeline.record.cells import PLAIN
 from ridgeline.record.values import read, write
 from ridgeline.tensors.tensor import Tensor
 
@@ -28,7 +27,8 @@ def written_into(out: Any, result: Any, name: str) -> Any:
         raise GradientError(f"{name}: out= takes no part in gradients", help="use no_grad()")
     if out.shape != result.shape:
         out.resize_(result.shape)
-    return write(out, fitted(read(result), out, name), PLAIN, name)
+    value = fitted(read(result), out, name)
+    return write(out, value, result._resolved()[1].mode, name)  # without gradients it may be cut
 
 
 def kind_of(out: Any, name: str) -> DType:

@@ -27,5 +27,7 @@ from ridgeline.torch_backend.report import (
     reset as reset,
 )
 
+# where a compiled function calls backward() Dynamo looks at the Python that runs: not at ours
+torch._dynamo.trace_rules.add("ridgeline")
 if "ridgeline" not in torch._dynamo.list_backends():
     torch._dynamo.register_backend(ridgeline, name="ridgeline")

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from ridgeline.devices import device
 from ridgeline.dtypes import DType
-from ridgeline.torch_backend.forms import UnsupportedTensorError, dtype_of
+from ridgeline.torch_backend.forms import UnsupportedTensorError, dtype_of, home_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class SharedMemory:
     """Memory that several tensors of a call show; the first of them begins where it does."""
 
     dtype: DType
+    device: device
     elements: int
     members: tuple[SharingTensor, ...]
 
@@ -75,7 +77,8 @@ def spans(args: Sequence[Any], groups: Sequence[Sequence[tuple[int, int]]]) -> l
             for (place, offset), t in zip(group, tensors)
         )
         elements = max(m.offset + _extent(t) for m, t in zip(members, tensors))
-        made.append(SharedMemory(dtype_of(tensors[0].dtype), elements, members))
+        dtype, home = dtype_of(tensors[0].dtype), home_of(tensors[0])
+        made.append(SharedMemory(dtype, home, elements, members))
     return made
 
 

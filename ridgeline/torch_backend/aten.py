@@ -69,8 +69,11 @@ def _to_copy(x: Any, **options: Any) -> Any:
     return _to(x, **options, copy=True)
 
 
-def seen_as(x: Any, *shape: Any) -> Any:
+def seen_as(x: Any, *shape: Any, dtype: Any = None, size: Any = None) -> Any:
     """`view`; where memory lies otherwise than torch's would, a copy."""
+    if dtype is not None:
+        return x.view(dtype)
+    shape = shape if size is None else (size,)
     try:
         return x.view(*shape)
     except ShapeError:
@@ -112,7 +115,8 @@ def _size(x: Any, dim: int) -> Any:
 def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     if (scale, input_scale) == (1.0, 1.0):
         return F.elu(x, alpha)
-    return scale * F.elu(x * input_scale, alpha)
+    below = alpha * rl.expm1(x.clamp(max=0) * input_scale)
+    return scale * rl.where(x > 0, x, below)
 
 
 def _loss(name: str) -> Callable[..., Any]:
@@ -181,11 +185,6 @@ def _feature_dropout(x: Any, p: float, training: bool) -> Any:
     return F.dropout2d(x, p, training)
 
 
-def _with_gradients(enabled: bool, body: Callable[..., Any], *args: Any) -> Any:
-    with rl.set_grad_enabled(enabled):
-        return body(*args)
-
-
 ATEN: dict[str, Callable[..., Any]] = {
     "embedding": _embedding, "batch_norm": _batch_norm, "instance_norm": _instance_norm,
     "layer_norm": _layer_norm, "group_norm": _group_norm, "to": _to, "_to_copy": _to_copy,
@@ -197,6 +196,7 @@ ATEN: dict[str, Callable[..., Any]] = {
     "binary_cross_entropy": _weighted_loss("binary_cross_entropy"),
     "binary_cross_entropy_with_logits": _weighted_loss("binary_cross_entropy_with_logits"),
     "constant_pad_nd": lambda x, pad, value=0: F.pad(x, tuple(pad), "constant", value),
+    "numpy_T": lambda x: x.T, "matrix_H": lambda x: x.mH,
     "alias": _same, "lift_fresh_copy": _same, "lift_fresh": _same,
     "detach_": lambda x: x.detach(), "scalar_tensor": rl.tensor,
     "_assert_tensor_metadata": _nothing, "_assert_scalar": _nothing, "_assert_async": _nothing,
@@ -211,7 +211,3 @@ ATEN: dict[str, Callable[..., Any]] = {
         ("trilinear3d", "trilinear"))},
     **{f"{name}.correction": _moments(name) for name in ("std", "var", "std_mean", "var_mean")},
 }  # fmt: skip
-# operators over bodies, by their names
-HIGHER_ORDER: dict[str, Callable[..., Any]] = {
-    "torch.ops.higher_order.wrap_with_set_grad_enabled": _with_gradients,
-}

@@ -7,8 +7,8 @@ cell it lies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,8 +24,13 @@ from ridgeline.record.cells import GRAPH, PLAIN, Cell
 from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.torch_backend.aliases import SharedMemory
-from ridgeline.torch_backend.forms import TensorForm, dtype_of
-from ridgeline.torch_backend.names import function_for, method_for, name_of
+from ridgeline.torch_backend.forms import TensorForm
+from ridgeline.torch_backend.names import called, function_for, method_for, name_of
+from ridgeline.torch_backend.scalars import is_number, shown
+from ridgeline.torch_backend.special import MODES
+from ridgeline.torch_backend.state import TorchState
+from ridgeline.torch_backend.strided import counts_elements, is_reshaped_later, on_memory
+from ridgeline.torch_backend.symbols import Symbols
 from ridgeline.torch_backend.translation import translated
 from ridgeline.tracing.subtrace import Enclosure
 
@@ -62,7 +67,7 @@ class GraphFrame(Enclosure):
         """The key and the offset of the next blocks of the stream."""
         if self.key is None:
             self.key = self.element(_WORD)
-        start = constant(int(self._drawn), dtypes.uint64)
+        start = constant(self._drawn, dtypes.uint64)
         self._drawn = self._drawn + count
         return self.key, start
 
@@ -87,30 +92,6 @@ class Input:
         return self.cell.node is not self.variable
 
 
-@dataclass(slots=True)
-class Symbols:
-    """What the symbols in torch's sizes stand for in this call."""
-
-    values: dict[Any, int] = field(default_factory=dict)
-
-    def bind(self, size: Any, value: Any) -> None:
-        """Learn a symbol from an argument."""
-        expression = getattr(getattr(size, "node", None), "expr", None)
-        if expression is not None and expression.is_symbol:
-            self.values[expression] = value
-
-    def number(self, size: Any) -> int | None:
-        """A size as a number, if that is known."""
-        if isinstance(size, int):
-            return size
-        expression = size.node.expr.xreplace(self.values)
-        return int(expression) if expression.is_number else None
-
-    def numbers(self, sizes: Sequence[Any]) -> list[int | None]:
-        """Sizes as numbers."""
-        return [self.number(size) for size in sizes]
-
-
 @dataclass(slots=True, eq=False)
 class CapturedGraph:
     """What a graph computes: its inputs as they are after it, and its outputs."""
@@ -120,32 +101,28 @@ class CapturedGraph:
     outputs: list[tuple[Any, FxNode | None]]  # values, and the nodes of torch's graph
     symbols: Symbols
     placeholders: list[FxNode]
+    state: TorchState
 
-
-def shown(node: FxNode) -> Any:
-    """What torch says of a value: a tensor without elements, or a tuple of such, or nothing."""
-    return node.meta.get("example_value", node.meta.get("val"))
-
-
-def called(node: FxNode) -> str:
-    """The name of a call, for people."""
-    return str(node.target) if node.op == "call_module" else name_of(node.target)
+    @property
+    def written(self) -> set[int]:
+        """The places of tensors that it writes to."""
+        return {n for n, given in enumerate(self.inputs) if given is not None and given.is_written}
 
 
 def capture(
     module: GraphModule,
     args: Sequence[Any],
     forms: Sequence[TensorForm | None],
-    track: bool,
+    state: TorchState,
     shared: Sequence[SharedMemory] = (),
 ) -> CapturedGraph:
-    """Run a graph on stand-ins for its arguments; with `track` for derivatives too.
+    """Run a graph on stand-ins for its arguments, where gradients may be asked for derivatives too.
 
     `shared` is memory that several arguments show.
     """
-    frame, symbols = GraphFrame(), Symbols()
+    frame, symbols, track = GraphFrame(), Symbols(), _tracks(module, state)
     # what the graph switches is set back in any case
-    with frame.inside(), Switch(modes, gradients=torch.is_grad_enabled(), autocast=_autocast()):
+    with frame.inside(), Switch(modes, gradients=state.gradients, autocast=state.autocast):
         inputs = [
             None if form is None else _input(frame, place, form, track)
             for place, form in enumerate(forms)
@@ -156,17 +133,18 @@ def capture(
         values = [arg if i is None else i.tensor for arg, i in zip(args, inputs)]
         outputs = _Interpreter(module, symbols).run(values)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-    return CapturedGraph(frame, inputs, outputs, symbols, placeholders)
+    return CapturedGraph(frame, inputs, outputs, symbols, placeholders, state)
 
 
-def _autocast() -> Any:
-    if not torch.is_autocast_enabled("cpu"):
-        return ()
-    return (("cpu", dtype_of(torch.get_autocast_dtype("cpu"))),)
+def _tracks(module: GraphModule, state: TorchState) -> bool:
+    """True where a graph may compute with gradients: they are on, or it switches them on."""
+    return state.gradients or any(
+        node.op == "call_function" and name_of(node.target) in MODES for node in module.graph.nodes
+    )
 
 
 def _input(frame: GraphFrame, place: int, form: TensorForm, track: bool) -> Input:
-    made = frame.element(TensorType(form.memory_shape, form.dtype))
+    made = frame.element(TensorType(form.memory_shape, form.dtype, form.device))
     variable, mode = made, PLAIN
     if track and form.requires_grad:
         variable, mode = tag(made), GRAPH
@@ -177,7 +155,7 @@ def _input(frame: GraphFrame, place: int, form: TensorForm, track: bool) -> Inpu
 
 def _members(frame: GraphFrame, span: SharedMemory) -> list[Input]:
     """Tensors that share memory, as views of one cell."""
-    form = TensorForm(span.dtype, (span.elements,), (0,), requires_grad=False, is_leaf=True)
+    form = TensorForm(span.dtype, (span.elements,), (0,), False, is_leaf=True, device=span.device)
     whole = _input(frame, span.members[0].place, form, track=False)
     return [
         replace(whole, tensor=whole.tensor.as_strided(m.size, m.stride, m.offset))
@@ -203,6 +181,8 @@ class _Interpreter:
             elif node.op == "output":
                 found = node.args[0]
                 outputs = found if isinstance(found, list | tuple) else (found,)
+                for output in outputs:
+                    self._refuse_number(output)
                 return [(self._value(o), o if isinstance(o, FxNode) else None) for o in outputs]
             else:
                 self._values[node] = self._called(node)
@@ -212,13 +192,18 @@ class _Interpreter:
         try:
             if node.op == "get_attr":
                 return self._attribute(node)
-            args, kwargs = self._value(node.args), self._value(dict(node.kwargs))
-            kwargs.pop("_stacklevel", None)  # of warnings
+            args, kwargs = self._value(node.args), self._value(_saying_something(node.kwargs))
+            if isinstance(kwargs.get("beta"), Tensor):
+                raise TypeError("a factor that leaves out what it multiplies where it is 0")
             function = self._function(node)
+            if counts_elements(called(node)):
+                function = on_memory(function, node, self._symbols)
             result = function(*args, **kwargs)
-            self._compare(result, shown(node))
-        except CallError:
-            raise
+            if not is_reshaped_later(node):
+                self._compare(result, shown(node))
+            self._compare_rounding(node, result)
+        except CallError as error:  # of a call in a body
+            raise CallError(node, str(error)) from error
         except Exception as error:
             raise CallError(node, _first_line(error)) from error
         return result
@@ -264,6 +249,19 @@ class _Interpreter:
             return slice(*map(self._value, (value.start, value.stop, value.step)))
         return translated(value)
 
+    def _refuse_number(self, output: Any) -> None:
+        """Raise for a number that the caller gets, and for which a tensor stands here."""
+        known = isinstance(output, FxNode) and is_number(output)
+        if known and isinstance(self._values[output], Tensor):
+            raise CallError(output, "a number among the results")
+
+    def _compare_rounding(self, node: FxNode, result: Any) -> None:
+        """Refuse a tensor for a number where that would be rounded to a short type first."""
+        if isinstance(result, Tensor) and result.dtype in (dtypes.bfloat16, dtypes.float16):
+            for source in node.all_input_nodes:
+                if is_number(source) and isinstance(self._values[source], Tensor):
+                    raise TypeError("a number with values of half precision")
+
     def _compare(self, result: Any, theirs: Any) -> None:
         """Refuse what has another type or shape than torch's result."""
         if isinstance(theirs, torch.Tensor):
@@ -271,7 +269,7 @@ class _Interpreter:
                 raise TypeError(f"it gives a {type(result).__name__} and not a tensor")
             if theirs.dtype != _theirs(result.dtype):
                 raise TypeError(f"it gives {result.dtype.name} and not {theirs.dtype}")
-            shape = self._symbols.numbers(theirs.shape)
+            shape = self._symbols.sizes(theirs.shape)
             if len(shape) != len(result.shape) or any(
                 wanted not in (None, size) for wanted, size in zip(shape, result.shape)
             ):
@@ -281,6 +279,16 @@ class _Interpreter:
                 raise TypeError(f"it gives {len(result)} values and not {len(theirs)}")
             for one, other in zip(result, theirs):
                 self._compare(one, other)
+
+
+def _saying_something(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords without those that change nothing here: where memory is, whom warnings name."""
+    plain = ("layout", torch.strided), ("layout", None)
+    return {
+        name: value
+        for name, value in kwargs.items()
+        if name not in ("_stacklevel", "pin_memory", "non_blocking") and (name, value) not in plain
+    }
 
 
 def _theirs(dtype: dtypes.DType) -> Any:

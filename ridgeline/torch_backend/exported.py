@@ -39,13 +39,73 @@ def from_torch_export(program: ExportedProgram | str | os.PathLike[str]) -> Grap
     return _Import(found).module()
 
 
-class _Import:
+class _Translation:
+    """The calls of a graph of torch's as those of a graph of ours."""
+
+    def __init__(self) -> None:
+        self._root, self._graph = rl.nn.Module(), Graph()
+        self._values: dict[str, Node] = {}  # by the names of torch's nodes
+
+    def _body(self, node: FxNode, owner: Any) -> Node:
+        """A graph that a call takes as an argument, as a module inside this one."""
+        body = owner.get_submodule(str(node.target))
+        name = str(node.target).replace(".", "_")
+        self._root.add_module(name, _Body(body).module())
+        return self._graph.get_attr(name)
+
+    def _call(self, node: FxNode) -> Node:
+        function = self._function(node)
+        kwargs = {k: self._value(v) for k, v in node.kwargs.items() if k not in _PLACEMENT}
+        return self._graph.call_function(function, self._value(tuple(node.args)), kwargs)
+
+    def _function(self, node: FxNode) -> Callable[..., Any]:
+        try:
+            return function_for(node.target)
+        except UnmappedError as error:
+            line = node.meta.get("stack_trace", "").strip().split("\n")[-1].strip()
+            raise TorchExportError(
+                f"the program calls {node.target}, which has no counterpart here",
+                note=f"from the line: {line}" if line else "",
+                help="torch.compile(model, backend='ridgeline') leaves such a call to torch",
+            ) from error
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, FxNode):
+            return self._values[value.name]
+        if isinstance(value, list):  # or torch's lists that nobody changes
+            return [self._value(part) for part in value]
+        if isinstance(value, tuple):
+            return tuple(self._value(part) for part in value)
+        return translated(value)
+
+
+class _Body(_Translation):
+    """A branch or the body of a loop, which is given all that it reads."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__()
+        self._source = source
+
+    def module(self) -> GraphModule:
+        """The body as a module."""
+        for node in self._source.graph.nodes:
+            if node.op == "placeholder":
+                self._values[node.name] = self._graph.placeholder(node.name)
+            elif node.op == "get_attr":
+                self._values[node.name] = self._body(node, self._source)
+            elif node.op == "call_function":
+                self._values[node.name] = self._call(node)
+            elif node.op == "output":
+                self._graph.output(self._value(node.args[0]))
+        return GraphModule(self._root, self._graph, "ExportedBody")
+
+
+class _Import(_Translation):
     """One exported program on its way to a module."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        self._program, self._root = program, rl.nn.Module()
-        self._graph = Graph()
-        self._values: dict[str, Node] = {}  # by the names of torch's nodes
+        super().__init__()
+        self._program = program
         signature = program.graph_signature
         self._inputs = {spec.arg.name: spec for spec in signature.input_specs}
         self._outputs = signature.output_specs
@@ -59,9 +119,7 @@ class _Import:
             elif node.op == "call_function":
                 self._values[node.name] = self._call(node)
             elif node.op == "get_attr":
-                raise TorchExportError(
-                    f"the program holds a body, {node.target}, which is not read"
-                )
+                self._values[node.name] = self._body(node, self._program.graph_module)
             elif node.op == "output":
                 self._finish(node)
         made = GraphModule(self._root, self._graph, "ExportedModule")
@@ -113,33 +171,6 @@ class _Import:
             value = program.constants[spec.target]
         _hold(self._root, spec.target, value, spec.kind == InputKind.PARAMETER)
         self._values[node.name] = self._graph.get_attr(spec.target)
-
-    # ---- calls -----------------------------------------------------------------------------------
-
-    def _call(self, node: FxNode) -> Node:
-        function = self._function(node)
-        kwargs = {k: self._value(v) for k, v in node.kwargs.items() if k not in _PLACEMENT}
-        return self._graph.call_function(function, self._value(tuple(node.args)), kwargs)
-
-    def _function(self, node: FxNode) -> Callable[..., Any]:
-        try:
-            return function_for(node.target)
-        except UnmappedError as error:
-            line = node.meta.get("stack_trace", "").strip().split("\n")[-1].strip()
-            raise TorchExportError(
-                f"the program calls {node.target}, which has no counterpart here",
-                note=f"from the line: {line}" if line else "",
-                help="torch.compile(model, backend='ridgeline') leaves such a call to torch",
-            ) from error
-
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, FxNode):
-            return self._values[value.name]
-        if isinstance(value, list):  # or torch's lists that nobody changes
-            return [self._value(part) for part in value]
-        if isinstance(value, tuple):
-            return tuple(self._value(part) for part in value)
-        return translated(value)
 
     # ---- what comes out --------------------------------------------------------------------------
 

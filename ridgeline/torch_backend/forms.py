@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import TensorType
+from ridgeline.graph.sizes import Size
 from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.torch_backend import gpu
 
 
 class UnsupportedTensorError(TypeError):
@@ -50,13 +53,14 @@ class TensorForm:
     """How a tensor lies: its axes from the outermost in memory inwards; None where not densely."""
 
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     order: tuple[int, ...] | None
     requires_grad: bool
     is_leaf: bool
+    device: device = CPU
 
     @property
-    def memory_shape(self) -> tuple[int, ...]:
+    def memory_shape(self) -> tuple[Size, ...]:
         """The lengths of the axes as they lie."""
         order = range(len(self.shape)) if self.order is None else self.order
         return tuple(self.shape[axis] for axis in order)
@@ -68,19 +72,9 @@ class TensorForm:
             return None
         return tuple(self.order.index(axis) for axis in range(len(self.order)))
 
-    @property
-    def nbytes(self) -> int:
-        """How much memory the elements take."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count * self.dtype.itemsize
-
 
 def form_of(tensor: torch.Tensor) -> TensorForm:
     """The form of a tensor, if it has one here."""
-    if tensor.device.type != "cpu":
-        raise UnsupportedTensorError(f"a tensor is on {tensor.device}")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise UnsupportedTensorError(f"a tensor is of layout {tensor.layout}")
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
@@ -88,7 +82,24 @@ def form_of(tensor: torch.Tensor) -> TensorForm:
     shape = tuple(tensor.shape)
     plain = not (tensor.is_conj() or tensor.is_neg())
     order = dense_order(shape, tensor.stride()) if plain else None
-    return TensorForm(dtype_of(tensor.dtype), shape, order, tensor.requires_grad, tensor.is_leaf)
+    return TensorForm(
+        dtype_of(tensor.dtype), shape, order, tensor.requires_grad, tensor.is_leaf, home_of(tensor)
+    )
+
+
+def home_of(tensor: torch.Tensor) -> device:
+    """Where a tensor lies, if programs of ours run there."""
+    place = gpu.device_of(tensor)
+    if place.type == "cuda":
+        reason = gpu.why_not()
+        if not reason:
+            return device("cuda", place.index)
+        raise UnsupportedTensorError(
+            f"a tensor is on {place}, which Ridgeline cannot use: {reason}"
+        )
+    if place.type != "cpu":
+        raise UnsupportedTensorError(f"a tensor is on {place}")
+    return CPU
 
 
 def dense_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
@@ -107,8 +118,21 @@ def dense_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]
     return tuple(axes)
 
 
-def memory_at(address: int, nbytes: int) -> HostBuffer:
+def usable(tensor: torch.Tensor, home: device) -> torch.Tensor:
+    """A tensor whose elements lie in their order, where programs of its device can read them."""
+    dense = tensor.contiguous().resolve_conj().resolve_neg()
+    return gpu.aligned(dense) if home != CPU else dense
+
+
+def memory_of(tensor: torch.Tensor, home: device, nbytes: int) -> Any:
     """The memory of a tensor that its owner keeps alive while this is used."""
+    if home == CPU:
+        return memory_at(tensor.data_ptr(), nbytes)
+    return gpu.memory_on(home.index or 0, gpu.address_of(tensor), nbytes)
+
+
+def memory_at(address: int, nbytes: int) -> HostBuffer:
+    """Memory of the host that its owner keeps alive while this is used."""
     buffer = HostBuffer.__new__(HostBuffer)
     buffer.address, buffer.nbytes = address, nbytes
     buffer._owner = buffer._root = None
@@ -119,10 +143,12 @@ def memory_at(address: int, nbytes: int) -> HostBuffer:
 _CARRIERS = {1: dtypes.uint8, 2: dtypes.int16}
 
 
-def maker(kind: TensorType) -> Callable[[HostBuffer], torch.Tensor]:
-    """What makes tensors of torch over our memory, which lives as long as they do."""
+def maker(kind: TensorType) -> Callable[[Any], torch.Tensor]:
+    """What makes tensors of torch over memory of a program's, which lives as long as they do."""
     dtype, shape = kind.dtype, tuple(map(int, kind.shape))
     theirs = torch_dtype(dtype)
+    if kind.device != CPU:
+        return partial(gpu.as_tensor, shape=shape, dtype=theirs)
     if dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):  # NumPy has none of these
         carrier = _CARRIERS[dtype.itemsize]
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.devices import CPU
+from ridgeline.graph.passes.legalize.specialize_sizes import Settled
+from ridgeline.graph.sizes import Sym
 from ridgeline.torch_backend.capture import CapturedGraph
-from ridgeline.torch_backend.forms import TensorForm, maker, memory_at
-from ridgeline.torch_backend.program import compiled
+from ridgeline.torch_backend.forms import TensorForm, usable
+from ridgeline.torch_backend.program import Compiled, NodesToCompute, Places
 from ridgeline.torch_backend.results import (
     Constant,
     InputItself,
@@ -22,37 +25,10 @@ from ridgeline.torch_backend.results import (
     Several,
     ValueItself,
     Written,
-    type_of,
 )
+from ridgeline.torch_backend.tensor_programs import TensorProgram, over_tensors
 
 increment_version = torch.autograd.graph.increment_version
-
-
-class CallMemory:
-    """The memory of the tensors of a call, by place; looked up again only where it has moved."""
-
-    def __init__(self, places: Sequence[int], forms: Sequence[TensorForm | None]) -> None:
-        self._places = list(places)
-        self._forms = [forms[place] for place in places]
-        self._copied = {p for p, form in zip(places, self._forms) if form and form.order is None}
-        self._last: tuple[list[int], list[HostBuffer]] = ([], [])
-
-    def buffers(self, args: Sequence[Any]) -> tuple[list[HostBuffer], Sequence[Any]]:
-        """The memory that a program reads, and the tensors that must be held while it does.
-
-        What does not lie densely is copied.
-        """
-        if self._copied:
-            args = list(args)
-            for place in self._copied:
-                args[place] = args[place].contiguous().resolve_conj().resolve_neg()
-        addresses = [args[place].data_ptr() for place in self._places]
-        known, buffers = self._last
-        if addresses != known:
-            sizes = [form.nbytes for form in self._forms if form is not None]
-            buffers = [memory_at(a, n) for a, n in zip(addresses, sizes)]
-            self._last = addresses, buffers
-        return buffers, args
 
 
 def random_key() -> torch.Tensor:
@@ -60,74 +36,116 @@ def random_key() -> torch.Tensor:
     return torch.empty((), dtype=torch.int64).random_()
 
 
+def places_of(captured: CapturedGraph) -> Places:
+    """Where a program finds what it reads: tensors by place, and the key behind them."""
+    places = {i.leaf: i.owner for i in captured.inputs if i is not None}
+    if captured.frame.key is not None:
+        places[captured.frame.key] = len(captured.inputs)
+    return Places(places, {})
+
+
+class InferenceCode:
+    """A captured graph without gradients, and its programs."""
+
+    def __init__(
+        self, captured: CapturedGraph, results: Results, unknowns: Sequence[Sym] = ()
+    ) -> None:
+        self.forms = [None if i is None else i.form for i in captured.inputs]
+        self.draws = captured.frame.key is not None
+        self.results = results
+        stored = [value.stored for value in results.values]
+        self.values = NodesToCompute(stored, places_of(captured), captured.state, unknowns)
+
+    @property
+    def is_open(self) -> bool:
+        """True where it is compiled for unknown sizes."""
+        return self.values.is_open
+
+    def runner(self) -> Inference:
+        """What runs it, where all sizes are known."""
+        return Inference(self, self.results, self.forms, self.values.program)
+
+    def at(
+        self, settled: Settled, forms: Sequence[TensorForm | None], own: bool = False
+    ) -> Inference:
+        """What runs it for tensors of these forms; with `own` by code for their sizes alone."""
+        find = self.values.own if own else self.values.program
+        return Inference(self, self.results.at(settled), forms, partial(find, settled))
+
+
 class Inference:
     """A captured graph that is run without gradients."""
 
-    def __init__(self, captured: CapturedGraph, results: Results) -> None:
-        leaves = {i.leaf: i.owner for i in captured.inputs if i is not None}
-        key = captured.frame.key
-        self._forms = [None if i is None else i.form for i in captured.inputs]
-        made = compiled([v.stored for v in results.values], captured.frame.own)
-        self._program = None if made is None else made.program
-        self._fixed = [] if made is None else made.fixed
-        inputs = [] if made is None else made.inputs
-        self._slots = [n for n, node in enumerate(inputs) if node in leaves]
-        self._memory = CallMemory([leaves[inputs[n]] for n in self._slots], self._forms)
-        self._key_slots = [n for n, node in enumerate(inputs) if node is key]
-        self._makers = [maker(type_of(v)) for v in results.values]
-        self._views = [value.view for value in results.values]
+    def __init__(
+        self,
+        code: InferenceCode,
+        results: Results,
+        forms: Sequence[TensorForm | None],
+        find: Callable[[], Compiled],
+    ) -> None:
+        self._forms, self._draws = forms, code.draws
         self._written, self._recipes = results.written, results.recipes
-        fresh = {w.number for w in results.written if self._is_dense(w)}
-        self._returned = [n for n in range(len(results.values)) if n not in fresh]
+        copied = {w.number for w in results.written if self._is_dense(w)}
+        numbers = range(len(results.values))
+        asked = [None if n in copied else results.values[n].shown for n in numbers]
+        self._run: TensorProgram = over_tensors(find(), asked) if asked else _nothing
+        self._copied = copied_places(forms)
+        whole = results.recipes == [ValueItself(number) for number in numbers]
+        self._is_plain = whole and not results.written
 
     def _is_dense(self, written: Written) -> bool:
         form = self._forms[written.place]
-        return form is not None and form.order is not None
+        return form is not None and form.order is not None and form.device == CPU
+
+    def prepare(self) -> None:
+        """All that it runs is compiled."""
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """The results for the arguments of a call."""
-        buffers = self.run(args)
-        values: list[Any] = [None] * len(buffers)
-        for number in self._returned:
-            values[number] = self._value(number, buffers[number])
+        values = self._run(self._given(args), ())
+        if self._is_plain:
+            return values
         for written in self._written:
-            self._write(args[written.place], written, buffers, values)
+            self._write(args[written.place], values[written.number])
         return [rebuilt(recipe, values, args) for recipe in self._recipes]
 
-    def run(self, args: Sequence[Any]) -> list[HostBuffer]:
-        """Run the program: the memory of its values."""
-        if self._program is None:
-            return []
-        inputs = self._fixed.copy()
-        buffers, held = self._memory.buffers(args)
-        for slot, buffer in zip(self._slots, buffers):
-            inputs[slot] = buffer
-        if self._key_slots:
-            key = random_key()
-            for slot in self._key_slots:
-                inputs[slot] = memory_at(key.data_ptr(), 8)
-            return self._program.run(inputs)
-        made = self._program.run(inputs)
-        del held
-        return made
+    def _given(self, args: Sequence[Any]) -> Sequence[Any]:
+        """What the program reads: what does not lie densely is copied."""
+        if self._copied:
+            args = dense(args, self._copied, self._forms)
+        return [*args, random_key()] if self._draws else args
 
-    def _value(self, number: int, buffer: HostBuffer) -> torch.Tensor:
-        made = self._makers[number](buffer)
-        view = self._views[number]
-        return made if view is None else made.permute(view)
-
-    def _write(
-        self, tensor: torch.Tensor, written: Written, buffers: list[HostBuffer], values: list[Any]
-    ) -> None:
+    def _write(self, tensor: torch.Tensor, value: Any) -> None:
         """Put what the graph has written into the memory of a tensor that went in."""
-        buffer = buffers[written.number]
-        if values[written.number] is None:
-            ctypes.memmove(tensor.data_ptr(), buffer.address, buffer.nbytes)
-            if not tensor.is_inference():
-                increment_version(tensor)
+        if isinstance(value, torch.Tensor):
+            with torch.no_grad():
+                tensor.copy_(value)
             return
-        with torch.no_grad():
-            tensor.copy_(values[written.number])
+        ctypes.memmove(tensor.data_ptr(), value.address, value.nbytes)
+        if not tensor.is_inference():
+            increment_version(tensor)
+
+
+def _nothing(tensors: Sequence[Any], held: Sequence[Any]) -> list[Any]:
+    """The program of a graph that computes nothing."""
+    return []
+
+
+def copied_places(forms: Sequence[TensorForm | None]) -> list[int]:
+    """The tensors that do not lie densely."""
+    return [place for place, form in enumerate(forms) if form is not None and form.order is None]
+
+
+def dense(
+    args: Sequence[Any], places: Sequence[int], forms: Sequence[TensorForm | None]
+) -> list[Any]:
+    """The arguments of a call, some of them copied."""
+    made = list(args)
+    for place in places:
+        form = forms[place]
+        assert form is not None, "only tensors are copied"
+        made[place] = usable(made[place], form.device)
+    return made
 
 
 def rebuilt(recipe: Recipe, values: Sequence[Any], args: Sequence[Any]) -> Any:
@@ -141,6 +159,7 @@ def rebuilt(recipe: Recipe, values: Sequence[Any], args: Sequence[Any]) -> Any:
     if isinstance(recipe, PartOfInput):
         base = args[recipe.place]
         base = base.detach() if recipe.detached else base
+        base = base if recipe.dtype is None else base.view(recipe.dtype)
         return base.as_strided(recipe.size, recipe.stride, base.storage_offset() + recipe.offset)
     if isinstance(recipe, Constant):
         return recipe.value

@@ -16,9 +16,14 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 import ridgeline as rl
-from ridgeline.torch_backend.aten import ATEN, HIGHER_ORDER
+from ridgeline.torch_backend.aten import ATEN
+from ridgeline.torch_backend.aten_layers import LAYERS
+from ridgeline.torch_backend.aten_others import ATEN_OTHERS, OTHERS
+from ridgeline.torch_backend.aten_recurrent import RECURRENT
+from ridgeline.torch_backend.higher_order import HIGHER_ORDER
 from ridgeline.torch_backend.special import SPECIAL
 
 # where torch keeps functions, what their names begin with there, and where they are here
@@ -32,6 +37,7 @@ _HOMES = (
     ("torch.special", "", "ridgeline.special"),
     ("torch.fft", "", "ridgeline.fft"),
     ("torch.nn.init", "", "ridgeline.nn.init"),
+    ("torch.signal.windows.windows", "", "ridgeline.signal.windows"),
     ("torch.functional", "", "ridgeline"),
     ("torch._VF", "", "ridgeline"),
     ("torch", "", "ridgeline"),
@@ -67,7 +73,7 @@ def name_of(target: Any) -> str:
     """What people call a target of a graph."""
     if isinstance(target, str):
         return f"Tensor.{target}"
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return str(target)
     paths = _paths().get(target) if _is_hashable(target) else None
     if paths:
@@ -77,14 +83,21 @@ def name_of(target: Any) -> str:
     return f"{module}.{getattr(target, '__name__', repr(target))}".removeprefix("_")
 
 
+def called(node: Node) -> str:
+    """The name of a call in a graph, for people."""
+    return str(node.target) if node.op == "call_module" else name_of(node.target)
+
+
 def function_for(target: Any) -> Callable[..., Any]:
     """Our function for one of torch's, or an error that names it."""
     name = name_of(target)
-    special = SPECIAL.get(name) or HIGHER_ORDER.get(name)
+    special = SPECIAL.get(name) or HIGHER_ORDER.get(name) or OTHERS.get(name)
     if special is not None:
         return special
     if isinstance(target, torch._ops.OpOverload):
-        return _aten(target)
+        return _aten(target._schema.name, target._overloadname)
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return _aten(target._qualified_op_name, "default")
     if getattr(target, "__module__", None) in _PYTHON_NAMES:
         function: Callable[..., Any] = target
         return function
@@ -100,11 +113,14 @@ def function_for(target: Any) -> Callable[..., Any]:
 
 def method_for(name: str) -> Callable[..., Any]:
     """Our method for one of torch's tensors, as a function of the tensor."""
-    special = SPECIAL.get(f"Tensor.{name}")
+    special = SPECIAL.get(f"Tensor.{name}") or OTHERS.get(f"Tensor.{name}")
     if special is not None:
         return special
     if not hasattr(rl.Tensor, name):
         raise UnmappedError(f"Tensor.{name} is not here")
+
+    if isinstance(getattr(rl.Tensor, name), property):
+        return operator.attrgetter(name)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, name)(*args, **kwargs)
@@ -112,27 +128,29 @@ def method_for(name: str) -> Callable[..., Any]:
     return call
 
 
-def _aten(target: Any) -> Callable[..., Any]:
+def _aten(full: str, overload: str) -> Callable[..., Any]:
     """Our function for an operator of torch's registry, by its name without the overload."""
-    space, _, name = target._schema.name.partition("::")
+    space, _, name = full.partition("::")
     if space != "aten":
-        raise UnmappedError(f"{target} is not here")
-    special = ATEN.get(f"{name}.{target._overloadname}") or ATEN.get(name)
+        raise UnmappedError(f"{full} is not here")
+    tables = (ATEN, LAYERS, RECURRENT, ATEN_OTHERS)
+    found = [table.get(f"{name}.{overload}") or table.get(name) for table in tables]
+    special = next(filter(None, found), None)
     if special is not None:
         return special
     for home in _ATEN_HOMES:
-        found = getattr(import_module(home), name, None)
-        if callable(found):
-            return found  # type: ignore[no-any-return]  # a public function
+        public = getattr(import_module(home), name, None)
+        if callable(public):
+            return public  # type: ignore[no-any-return]  # a public function
     if hasattr(rl.Tensor, name):
         return method_for(name)
     for prefix in ("linalg_", "special_", "fft_"):
         if name.startswith(prefix):
             module = import_module(f"ridgeline.{prefix[:-1]}")
-            found = getattr(module, name.removeprefix(prefix), None)
-            if callable(found):
-                return found  # type: ignore[no-any-return]  # a public function
-    raise UnmappedError(f"{target} is not here")
+            public = getattr(module, name.removeprefix(prefix), None)
+            if callable(public):
+                return public  # type: ignore[no-any-return]  # a public function
+    raise UnmappedError(f"{full} is not here")
 
 
 _PYTHON_NAMES = {module.__name__ for module in _PYTHON} | {"_operator"}

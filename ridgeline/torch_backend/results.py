@@ -6,19 +6,23 @@ went in, or a view of one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 
-from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.node import Node
+from ridgeline.graph.passes.legalize.specialize_sizes import Settled
+from ridgeline.graph.sizes import Size
 from ridgeline.ops.movement import permute
 from ridgeline.record.cells import Cell, strides_of
 from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.torch_backend.capture import CallError, CapturedGraph, Input, shown
+from ridgeline.torch_backend.capture import CallError, CapturedGraph, Input
 from ridgeline.torch_backend.forms import dense_order, dtype_of
+from ridgeline.torch_backend.scalars import shown
+from ridgeline.torch_backend.strided import offset_of
+from ridgeline.torch_backend.tensor_programs import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,17 @@ class ComputedValue:
 
     node: Node
     stored: Node  # the same with its axes in the order in which they lie in memory
-    view: tuple[int, ...] | None  # how memory is permuted to show it
+    shown: Result  # how the program gives it
     tracked: bool  # gradients flow through it
+
+    @classmethod
+    def of(
+        cls, node: Node, tracked: bool, stored: Node | None = None,
+        view: tuple[int, ...] | None = None,
+    ) -> ComputedValue:  # fmt: skip
+        """A value, which lies in the order of its axes or as it is stored."""
+        stored = node if stored is None else stored
+        return cls(node, stored, Result(stored.types[0], view), tracked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +56,9 @@ class PartOfValue:
     """A result that shows a part of a value, which others show too."""
 
     number: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
+    size: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    offset: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +73,11 @@ class PartOfInput:
     """A result that shows a tensor that went in."""
 
     place: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int  # from where that tensor begins
+    size: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    offset: Size  # from where that tensor begins
     detached: bool
+    dtype: torch.dtype | None  # as which it is seen, if that is another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,11 @@ class Results:
     values: list[ComputedValue]
     recipes: list[Recipe]
     written: list[Written]
+
+    def at(self, settled: Settled) -> Results:
+        """The same with numbers for sizes that were not known."""
+        values = [replace(value, shown=settled.value(value.shown)) for value in self.values]
+        return Results(values, [settled.value(r) for r in self.recipes], self.written)
 
 
 def results_of(captured: CapturedGraph) -> Results:
@@ -137,7 +156,7 @@ class _Described:
         tracked = given.tensor.requires_grad and not (
             given.form.requires_grad and given.form.is_leaf
         )
-        return self._add(ComputedValue(node, node, None, tracked))
+        return self._add(ComputedValue.of(node, tracked))
 
     def _add(self, value: ComputedValue) -> int:
         self._values.append(value)
@@ -167,11 +186,19 @@ class _Described:
                 return InputItself(place)
         if cell in self._places:
             return self._part_of_given(value, self._places[cell][0], node, theirs)
-        if len(self._readers[cell]) > 1:
+        if len(self._readers[cell]) > 1 or self._repeats(theirs):
             shared = self._part_of_made(value, cell)
             if shared is not None:
                 return shared
         return ValueItself(self._add(self._laid_out(value, theirs)))
+
+    def _repeats(self, theirs: Any) -> bool:
+        """True for a result of torch's that shows elements at several places, as `expand` gives."""
+        if not isinstance(theirs, torch.Tensor):
+            return False
+        sizes = self._captured.symbols.sizes(theirs.shape)
+        strides = self._captured.symbols.sizes(theirs.stride())
+        return any(by == 0 and size != 1 for size, by in zip(sizes, strides))
 
     def _part_of_given(self, value: Tensor, place: int, node: Any, theirs: Any) -> Recipe:
         """A view of an input, through strides that torch says."""
@@ -181,22 +208,25 @@ class _Described:
         assert given is not None
         if not (isinstance(theirs, torch.Tensor) and isinstance(mine, torch.Tensor)):
             raise CallError(node, "a view of an input, of which torch says no strides")
-        if dtype_of(theirs.dtype) != given.form.dtype:
-            raise CallError(node, "an input seen as another element type")
-        numbers = captured.symbols.numbers
-        size, stride = numbers(theirs.shape), numbers(theirs.stride())
-        starts = numbers([theirs.storage_offset(), mine.storage_offset()])
+        other = theirs.dtype if dtype_of(theirs.dtype) != given.form.dtype else None
+        if other is not None and mine.storage_offset() != 0:
+            raise CallError(node, "a part of memory seen as another element type")
+        sizes = captured.symbols.sizes
+        size, stride = sizes(theirs.shape), sizes(theirs.stride())
+        starts = sizes([theirs.storage_offset(), mine.storage_offset()])
         if None in (*size, *stride, *starts):
             raise CallError(node, "a view whose strides are not known")
         detached = given.form.requires_grad and not value.requires_grad
+        if not captured.state.gradients:  # a view of a variable still says that it requires one
+            detached = detached and not theirs.requires_grad
         offset = starts[0] - starts[1]  # type: ignore[operator]  # no None is among them
-        return PartOfInput(place, tuple(size), tuple(stride), offset, detached)  # type: ignore[arg-type]
+        return PartOfInput(place, tuple(size), tuple(stride), offset, detached, other)  # type: ignore[arg-type]
 
     def _part_of_made(self, value: Tensor, cell: Cell) -> Recipe | None:
         """A view of memory that several results show; None where no strides express it."""
         shape = cell.node.shape
         stride = strides_of(shape, value._steps)
-        offset = _offset(shape, value._steps)
+        offset = offset_of(shape, value._steps)
         if stride is None or offset is None or value.dtype != cell.node.dtype:
             return None
         if cell not in self._bases:
@@ -206,47 +236,27 @@ class _Described:
                 for tensor in _tensors(output)
                 if tensor._cell is cell
             )
-            self._bases[cell] = self._add(ComputedValue(cell.node, cell.node, None, tracked))
+            self._bases[cell] = self._add(ComputedValue.of(cell.node, tracked))
         number = self._bases[cell]
         if not value._steps:
             return ValueItself(number)
-        size = tuple(int(s) for s in value.shape)
-        return PartOfValue(number, size, tuple(int(s) for s in stride), offset)
+        return PartOfValue(number, tuple(value.shape), tuple(stride), offset)
 
     def _laid_out(self, value: Tensor, theirs: Any) -> ComputedValue:
         """A value of its own, as torch would lay it out."""
         node, rank = read(value), len(value.shape)
         order = None
         if isinstance(theirs, torch.Tensor):
-            strides = self._captured.symbols.numbers(theirs.stride())
+            strides = self._captured.symbols.sizes(theirs.stride())
             if None not in strides:
-                order = dense_order(tuple(map(int, value.shape)), strides)  # type: ignore[arg-type]
+                order = dense_order(tuple(value.shape), strides)  # type: ignore[arg-type]
         if order is None or order == tuple(range(rank)):
-            return ComputedValue(node, node, None, value.requires_grad)
+            return ComputedValue.of(node, value.requires_grad)
         back = tuple(order.index(axis) for axis in range(rank))
-        return ComputedValue(node, permute(node, order), back, value.requires_grad)
+        return ComputedValue.of(node, value.requires_grad, permute(node, order), back)
 
 
 def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, tuple | list):
         return [tensor for part in value for tensor in _tensors(part)]
     return [value] if isinstance(value, Tensor) else []
-
-
-def _offset(shape: Sequence[Any], steps: Sequence[Any]) -> int | None:
-    """Where a view begins in memory, in elements; None where only a gather says it."""
-    offset = 0
-    for count, (op, attrs) in enumerate(steps):
-        if op.name == "slice":
-            strides = strides_of(tuple(shape), steps[:count])
-            if strides is None:
-                return None
-            offset += sum(int(start) * int(by) for start, by in zip(attrs.starts, strides))
-        elif op.name not in ("reshape", "permute", "broadcast"):
-            return None
-    return offset
-
-
-def type_of(value: ComputedValue) -> TensorType:
-    """The type of a value as it lies in memory."""
-    return value.stored.types[0]

@@ -1,9 +1,10 @@
-"""Calls of torch that are made in another way here: modes, attributes, fused layers, bodies."""
+"""Calls of torch that are made in another way here: modes, attributes, fused layers."""
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 import ridgeline as rl
 from ridgeline.record.modes import modes
 from ridgeline.torch_backend.aten import seen_as
+from ridgeline.torch_backend.aten_layers import weight_norm
+from ridgeline.torch_backend.aten_recurrent import RECURRENT
 
 F = rl.nn.functional
 
@@ -34,24 +37,14 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     """What changes no value: profiler marks, checks of what guards hold."""
 
 
+def _check(holds: Any, message: Any = None) -> None:
+    """What is known not to hold is torch's to say."""
+    if holds is False:
+        raise ValueError("a check that does not hold")
+
+
 def _fma(a: Any, b: Any, c: Any) -> Any:
     return a * b + c
-
-
-def _checkpoint(body: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    return rl.checkpoint(body, *args)
-
-
-def _wrapped(body: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    return body(*args)
-
-
-def _cond(
-    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]
-) -> Any:
-    if isinstance(pred, bool):
-        return (true_fn if pred else false_fn)(*operands)
-    return rl.cond(pred, true_fn, false_fn, *operands)
 
 
 def _encoder_layer(
@@ -97,6 +90,29 @@ def _cast(name: str) -> Callable[..., Any]:
     return call
 
 
+def _with_indices(name: str) -> Callable[..., Any]:
+    """A pool that tells where its maxima are, as `*_with_indices` of torch's always do."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(F, name)(*args, **kwargs | {"return_indices": True})
+
+    return call
+
+
+def _lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    found = rl.linalg.lu_factor_ex(A, pivot=pivot)
+    return tuple(found) if get_infos else tuple(found)[:2]
+
+
+def _of_number(name: str) -> Callable[..., Any]:
+    """A function of Python's `math`, for a number or a tensor that stands for one."""
+
+    def call(x: Any) -> Any:
+        return getattr(rl if isinstance(x, rl.Tensor) else math, name)(x)
+
+    return call
+
+
 def _loss(name: str) -> Callable[..., Any]:
     """A loss without torch's deprecated `size_average` and `reduce`, which may come by place."""
     theirs, ours = getattr(torch.nn.functional, name), getattr(F, name)
@@ -137,21 +153,48 @@ SPECIAL: dict[str, Callable[..., Any]] = {
             "cfloat",
         )
     },
+    **{
+        f"torch.nn.functional.{name}_with_indices": _with_indices(name)
+        for name in (
+            *(f"max_pool{n}d" for n in (1, 2, 3)),
+            *(f"adaptive_max_pool{n}d" for n in (1, 2, 3)),
+            "fractional_max_pool2d",
+            "fractional_max_pool3d",
+        )
+    },
+    **{
+        f"torch._sym_{name}": _of_number(name)
+        for name in (
+            "sqrt",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "log2",
+        )
+    },
+    "torch._weight_norm": weight_norm,
+    **{f"torch.{name}": call for name, call in RECURRENT.items()},
+    "torch.lu": _lu,
     "torch._C._log_api_usage_once": _nothing,
     "torch._transformer_encoder_layer_fwd": _encoder_layer,
     "Tensor.view": seen_as,
     "torch._assert_async": _nothing,
-    "torch._check": _nothing,
+    "torch._check": _check,
     "torch.sym_sum": sum,
     "torch.sym_int": int,
+    "torch.nn.functional._sym_int": int,
+    "Tensor.__round__": round,
     "torch.sym_float": float,
     "torch.sym_not": operator.not_,
     "torch.sym_max": max,
     "torch.sym_min": min,
     "prims.fma.default": _fma,
-    "torch.ops.higher_order.tag_activation_checkpoint": _checkpoint,
-    "torch.ops.higher_order.wrap": _wrapped,
-    "torch.ops.higher_order.cond": _cond,
 }
 # calls that change how later ones are made, and nothing else
 MODES = frozenset((

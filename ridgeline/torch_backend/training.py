@@ -13,23 +13,28 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from ridgeline.devices import CPU, device
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
+from ridgeline.graph.passes.legalize.specialize_sizes import Settled
+from ridgeline.graph.sizes import Sym
 from ridgeline.ops.differentiate import reverse
-from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.torch_backend.capture import CapturedGraph
-from ridgeline.torch_backend.forms import maker, memory_at, torch_dtype
+from ridgeline.torch_backend.forms import TensorForm, torch_dtype, usable
 from ridgeline.torch_backend.inference import (
-    CallMemory,
+    InferenceCode,
+    copied_places,
+    dense,
     increment_version,
+    places_of,
     random_key,
     rebuilt,
 )
-from ridgeline.torch_backend.program import Compiled, compiled
-from ridgeline.torch_backend.results import ComputedValue, Results, type_of
+from ridgeline.torch_backend.program import Compiled, NodesToCompute, Places
+from ridgeline.torch_backend.results import ComputedValue, Results, ValueItself
+from ridgeline.torch_backend.tensor_programs import Result, TensorProgram, over_tensors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,172 +70,217 @@ def _known(captured: CapturedGraph, values: Sequence[ComputedValue]) -> set[Node
     return known
 
 
+class TrainingCode:
+    """A captured graph with gradients, and the programs of its two passes."""
+
+    def __init__(
+        self, captured: CapturedGraph, results: Results, unknowns: Sequence[Sym] = ()
+    ) -> None:
+        self.results, self.forms = results, [None if i is None else i.form for i in captured.inputs]
+        self.draws = captured.frame.key is not None
+        with captured.frame.inside():  # the user's own backward passes are recorded here
+            self.graph = _differentiated(captured, results.values)
+        stored = [value.stored for value in results.values]
+        forward = [*stored, *self.graph.saved]
+        self.forward = NodesToCompute(forward, places_of(captured), captured.state, unknowns)
+        self.kept, places = _read_by_backward(captured, results, self.graph)
+        wanted = [node for node in self.graph.gradients if node is not None]
+        self.backward = NodesToCompute(wanted, places, captured.state, unknowns)
+
+    @property
+    def is_open(self) -> bool:
+        """True where it is compiled for unknown sizes."""
+        return self.forward.is_open
+
+    def runner(self) -> Training:
+        """What runs it, where all sizes are known."""
+        return Training(self, self.results, self.forms, None)
+
+    def at(
+        self, settled: Settled, forms: Sequence[TensorForm | None], own: bool = False
+    ) -> Training:
+        """What runs it for tensors of these forms; with `own` by programs for their sizes alone."""
+        return Training(self, self.results.at(settled), forms, settled, own)
+
+
+def code_of(
+    captured: CapturedGraph, results: Results, unknowns: Sequence[Sym] = ()
+) -> InferenceCode | TrainingCode:
+    """A captured graph with what runs it: with gradients where a result has some."""
+    tracked = any(value.tracked for value in results.values)
+    return (TrainingCode if tracked else InferenceCode)(captured, results, unknowns)
+
+
+def _read_by_backward(
+    captured: CapturedGraph, results: Results, graph: _Backward
+) -> tuple[tuple[list[int], list[int]], Places]:
+    """Which arguments and which values a backward pass reads, and where it finds all it reads.
+
+    Its tensors are those that autograd keeps, then a cotangent for each value, then the key.
+    """
+    leaves = {i.leaf: i.owner for i in captured.inputs if i is not None}
+    numbers = {v.node: n for n, v in enumerate(results.values) if v.stored is v.node}
+    wanted = [node for node in graph.gradients if node is not None]
+    stop = {*graph.saved, *graph.cotangents, *leaves, *numbers}
+    stop |= set() if captured.frame.key is None else {captured.frame.key}
+    below = Graph.below(wanted, lambda n: n in stop or n.buffer is not None)
+    read = [n for n in below.order if below.is_input(n)]
+    saved = set(graph.saved)
+    args = [leaves[n] for n in read if n in leaves and n not in saved]
+    values = [numbers[n] for n in read if n in numbers and n not in saved and n not in leaves]
+    leaf_of = {place: node for node, place in leaves.items()}
+    kept = [*(leaf_of[place] for place in args), *(results.values[n].node for n in values)]
+    tensors = {node: number for number, node in enumerate(kept)}
+    tensors |= {node: len(kept) + number for node, number in graph.cotangents.items()}
+    if captured.frame.key is not None:
+        tensors[captured.frame.key] = len(kept) + len(results.values)
+    held = {node: number for number, node in enumerate(graph.saved)}
+    return (args, values), Places(tensors, held)
+
+
 class Training:
     """A captured graph that is run with gradients."""
 
-    def __init__(self, captured: CapturedGraph, results: Results) -> None:
-        self.values, self.recipes, self.written = results.values, results.recipes, results.written
-        self.forms = [None if i is None else i.form for i in captured.inputs]
-        self.key = captured.frame.key
-        self.leaves = {i.leaf: i.owner for i in captured.inputs if i is not None}
-        self._tensors = [place for place, form in enumerate(self.forms) if form is not None]
-        self._graph = _differentiated(captured, self.values)
-        stored = [value.stored for value in self.values]
-        self._forward = compiled([*stored, *self._graph.saved], captured.frame.own)
-        self._inputs = _Inputs(self._forward, self)
-        self._makers = [maker(type_of(v)) for v in self.values]
-        self._plain = [n for n, value in enumerate(self.values) if not value.tracked]
-        # what backward reads of tensors that autograd watches: arguments, then values
-        self._kept = self._read_by_backward()
-        self._plan: _Plan | None = None
+    def __init__(
+        self,
+        code: TrainingCode,
+        results: Results,
+        forms: Sequence[TensorForm | None],
+        settled: Settled | None,
+        own: bool = False,
+    ) -> None:
+        self._code, self._settled, self._own = code, settled, own
+        self._values, self._written = results.values, results.written
+        self._forms, self._copied = forms, copied_places(forms)
+        # what autograd watches: it has nothing to do with the others
+        self._watched = [n for n, form in enumerate(forms) if form and form.requires_grad]
+        shown = [value.shown for value in results.values]
+        saved = [None] * len(code.graph.saved)
+        self._forward = over_tensors(self._program(code.forward), [*shown, *saved])
+        self._plain = [n for n, value in enumerate(results.values) if not value.tracked]
+        self._recipes = results.recipes
+        self._is_whole = results.recipes == [ValueItself(n) for n in range(len(results.values))]
+        self._backward: _GradientProgram | None = None
         self._lock = Lock()
 
-    def __call__(self, args: Sequence[Any]) -> list[Any]:
-        """The results for the arguments of a call."""
-        with torch.enable_grad():
-            values = _Step.apply(self, args, *[args[place] for place in self._tensors])
-            for written in self.written:
-                if self.values[written.number].tracked:
-                    form = self.forms[written.place]
-                    assert form is not None
-                    value, view = values[written.number], form.view
-                    args[written.place].copy_(value if view is None else value.permute(view))
-            return [rebuilt(recipe, values, args) for recipe in self.recipes]
+    def _program(self, nodes: NodesToCompute) -> Compiled:
+        if self._own and self._settled is not None:
+            return nodes.own(self._settled)
+        return nodes.program(self._settled)
 
-    def _read_by_backward(self) -> tuple[list[int], list[int]]:
-        """Which arguments and which values a backward pass reads."""
-        wanted = [node for node in self._graph.gradients if node is not None]
-        stop = {*self._graph.saved, *self._graph.cotangents, *self.leaves}
-        numbers = {v.node: n for n, v in enumerate(self.values) if v.stored is v.node}
-        stop |= {*numbers} if self.key is None else {*numbers, self.key}
-        below = Graph.below(wanted, lambda n: n in stop or n.buffer is not None)
-        read = [n for n in below.order if below.is_input(n)]
-        saved = set(self._graph.saved)
-        args = [self.leaves[n] for n in read if n in self.leaves and n not in saved]
-        return args, [numbers[n] for n in read if n in numbers and n not in saved]
+    def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The results for the arguments of a call."""
+        if torch.is_grad_enabled():
+            return self._applied(args)
+        with torch.enable_grad():
+            return self._applied(args)
+
+    def _applied(self, args: Sequence[Any]) -> Sequence[Any]:
+        apply = _Step.apply if transforms_active() else _apply
+        values = apply(self, args, *[args[place] for place in self._watched])
+        for written in self._written:
+            if self._values[written.number].tracked:
+                form = self._forms[written.place]
+                assert form is not None
+                value, view = values[written.number], form.view
+                args[written.place].copy_(value if view is None else value.permute(view))
+        if self._is_whole:
+            return values  # type: ignore[no-any-return]  # what autograd gives
+        return [rebuilt(recipe, values, args) for recipe in self._recipes]
 
     def forward(self, ctx: Any, args: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """Run the forward program, and keep for the backward one what it reads."""
-        assert self._forward is not None
-        key = None if self.key is None else random_key()
-        inputs, held = self._inputs.of(args, key)  # held while the program reads their memory
-        buffers = self._forward.program.run(inputs)
-        count = len(self.values)
-        ctx.kept = buffers[count:]
-        made = [self._value(n, buffers[n]) for n in range(count)]
-        for written in self.written:
-            if not self.values[written.number].tracked:
-                self._write(args[written.place], written.place, buffers[written.number])
-        places, numbers = self._kept
-        ctx.key = key
-        ctx.save_for_backward(*[held[p] for p in places], *[made[n] for n in numbers])
-        ctx.mark_non_differentiable(*[made[n] for n in self._plain])
-        return tuple(made)
+        given = dense(args, self._copied, self._forms) if self._copied else args
+        ctx.key = random_key() if self._code.draws else None
+        made = self._forward(given if ctx.key is None else [*given, ctx.key], ())
+        count = len(self._values)
+        ctx.held, values = made[count:], made[:count]
+        for written in self._written:
+            if not self._values[written.number].tracked:
+                self._write(args[written.place], written.place, values[written.number])
+        places, numbers = self._code.kept
+        ctx.save_for_backward(*[given[p] for p in places], *[values[n] for n in numbers])
+        if self._plain:
+            ctx.mark_non_differentiable(*[values[n] for n in self._plain])
+        return tuple(values)
 
-    def _value(self, number: int, buffer: HostBuffer) -> torch.Tensor:
-        made, view = self._makers[number](buffer), self.values[number].view
-        return made if view is None else made.permute(view)
-
-    def _write(self, tensor: torch.Tensor, place: int, buffer: HostBuffer) -> None:
-        form = self.forms[place]
+    def _write(self, tensor: torch.Tensor, place: int, value: torch.Tensor) -> None:
+        form = self._forms[place]
         assert form is not None
-        if form.order is None:
-            tensor.copy_(maker(TensorType(form.shape, form.dtype))(buffer))
+        if form.order is None or form.device != CPU:
+            tensor.copy_(value if form.view is None else value.permute(form.view))
         else:
-            ctypes.memmove(tensor.data_ptr(), buffer.address, buffer.nbytes)
+            ctypes.memmove(tensor.data_ptr(), value.data_ptr(), value.nbytes)
             increment_version(tensor)
 
     def backward(self, ctx: Any, cotangents: Sequence[Any]) -> list[Any]:
-        """The gradients of the tensors that went in."""
-        plan = self._plan
-        if plan is None:
-            with self._lock:
-                if self._plan is None:
-                    self._plan = _Plan(self, self._graph, self._kept)
-            plan = self._plan
-        return plan.run(ctx, cotangents, self._tensors)
+        """The gradients of the tensors that are watched."""
+        run = self._backward or self.prepare()
+        return run(ctx, cotangents)
+
+    def prepare(self) -> _GradientProgram:
+        """Have the backward pass compiled, which else is when it is first needed."""
+        with self._lock:
+            if self._backward is None:
+                self._backward = self._gradients()
+            return self._backward
+
+    def _gradients(self) -> _GradientProgram:
+        made = self._program(self._code.backward)
+        wanted = [n for n, node in enumerate(self._code.graph.gradients) if node is not None]
+        results = [self._gradient_of(place) for place in wanted]
+        numbers = self._code.graph.cotangents.values()
+        kinds = [value.shown for value in self._values]
+        read = {place for node, place in made.places.tensors.items() if node in {*made.inputs}}
+        return _GradientProgram(
+            over_tensors(made, results),
+            {n: kinds[n] for n in numbers if sum(map(len, self._code.kept)) + n in read},
+            len(self._values),
+            [wanted.index(place) if place in wanted else None for place in self._watched],
+        )
+
+    def _gradient_of(self, place: int) -> Result:
+        """How a gradient lies: as the tensor does that it belongs to."""
+        form = self._forms[place]
+        assert form is not None
+        return Result(TensorType(form.memory_shape, form.dtype, str(form.device)), form.view)
 
 
-class _Inputs:
-    """Brings the memory of a call to a program."""
+class _GradientProgram:
+    """The backward program of a graph, over what autograd has kept and gradients that it gives."""
 
-    def __init__(self, made: Compiled | None, step: Training) -> None:
-        assert made is not None
-        self._fixed = made.fixed
-        self._slots = [n for n, node in enumerate(made.inputs) if node in step.leaves]
-        places = [step.leaves[made.inputs[n]] for n in self._slots]
-        self._memory = CallMemory(places, step.forms)
-        self._keys = [n for n, node in enumerate(made.inputs) if node is step.key]
+    def __init__(
+        self,
+        run: TensorProgram,
+        read: dict[int, Result],
+        count: int,
+        order: Sequence[int | None],
+    ) -> None:
+        """`read` are the values whose gradients it reads, of so many.
 
-    def of(self, args: Sequence[Any], key: torch.Tensor | None) -> tuple[list[Any], Sequence[Any]]:
-        """The memory of the program's inputs, and the tensors whose memory it is."""
-        inputs = self._fixed.copy()
-        buffers, held = self._memory.buffers(args)
-        for slot, buffer in zip(self._slots, buffers):
-            inputs[slot] = buffer
-        for slot in self._keys:
-            assert key is not None
-            inputs[slot] = memory_at(key.data_ptr(), 8)
-        return inputs, held
+        For each tensor that autograd watches `order` says which result is its gradient.
+        """
+        self._run, self._read, self._none = run, read, [None] * count
+        self._order = None if list(order) == list(range(len(order))) else list(order)
+
+    def __call__(self, ctx: Any, cotangents: Sequence[Any]) -> list[Any]:
+        """The gradients of the tensors that autograd watches."""
+        given: list[Any] = self._none.copy()
+        for number, shown in self._read.items():
+            given[number] = _cotangent(cotangents[number], shown)
+        found = self._run([*ctx.saved_tensors, *given, ctx.key], ctx.held)
+        if self._order is None:
+            return found
+        return [None if number is None else found[number] for number in self._order]
 
 
-class _Plan:
-    """The backward program, and where each of its inputs comes from."""
-
-    def __init__(self, step: Training, graph: _Backward, kept: tuple[list[int], list[int]]) -> None:
-        self._wanted = [n for n, node in enumerate(graph.gradients) if node is not None]
-        outputs = [node for node in graph.gradients if node is not None]
-        args, numbers = kept
-        sources: dict[Node, tuple[str, int]] = {}
-        leaves = {place: node for node, place in step.leaves.items()}
-        sources |= {leaves[place]: ("kept", n) for n, place in enumerate(args)}
-        sources |= {
-            step.values[number].node: ("kept", len(args) + n) for n, number in enumerate(numbers)
-        }
-        sources |= {node: ("saved", n) for n, node in enumerate(graph.saved)}
-        sources |= {node: ("cotangent", number) for node, number in graph.cotangents.items()}
-        if step.key is not None:
-            sources[step.key] = ("key", 0)
-        made = compiled(outputs, set(sources))
-        assert made is not None, "there are gradients, or no backward pass would run"
-        self._program, self._fixed = made.program, made.fixed
-        self._sources = [
-            (slot, *sources[node]) for slot, node in enumerate(made.inputs) if node in sources
-        ]
-        self._makers = []
-        for place, node in zip(self._wanted, outputs):
-            form = step.forms[place]
-            assert form is not None
-            self._makers.append((maker(node.types[0]), form.view))
-        self._types = [value.node.types[0] for value in step.values]
-
-    def run(self, ctx: Any, cotangents: Sequence[Any], places: Sequence[int]) -> list[Any]:
-        """Run the program over what the forward pass kept."""
-        inputs, held, kept = self._fixed.copy(), [], ctx.saved_tensors
-        for slot, kind, number in self._sources:
-            if kind == "saved":
-                inputs[slot] = ctx.kept[number]
-                continue
-            if kind == "kept":
-                tensor = kept[number]
-            elif kind == "key":
-                tensor = ctx.key
-            else:
-                tensor = self._cotangent(cotangents[number], number)
-                held.append(tensor)
-            inputs[slot] = memory_at(tensor.data_ptr(), tensor.nbytes)
-        buffers = self._program.run(inputs)
-        found: dict[int, torch.Tensor] = {}
-        for place, (make, view), buffer in zip(self._wanted, self._makers, buffers):
-            made = make(buffer)
-            found[place] = made if view is None else made.permute(view)
-        return [found.get(place) for place in places]
-
-    def _cotangent(self, given: torch.Tensor | None, number: int) -> torch.Tensor:
-        kind = self._types[number]
-        if given is None:
-            return torch.zeros(kind.shape, dtype=torch_dtype(kind.dtype))
-        return given.contiguous().resolve_conj().resolve_neg()
+def _cotangent(given: torch.Tensor | None, shown: Result) -> torch.Tensor:
+    """A gradient of a value as the program reads it; zeros where nobody asks for one."""
+    kind = shown.kind
+    if given is not None:
+        return usable(given, device(kind.device))
+    shape = kind.shape if shown.view is None else [kind.shape[axis] for axis in shown.view]
+    return torch.zeros(shape, dtype=torch_dtype(kind.dtype), device=kind.device)
 
 
 class _Step(torch.autograd.Function):  # type: ignore[misc]  # torch is seen without types
@@ -244,7 +294,28 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]  # torch is seen wit
         return step.forward(ctx, args)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *cotangents: Any) -> Any:
         """The gradients of the arguments."""
-        return (None, None, *ctx.step.backward(ctx, cotangents))
+        if not torch.is_grad_enabled():
+            return (None, None, *ctx.step.backward(ctx, cotangents))
+        with torch.no_grad():
+            found = ctx.step.backward(ctx, cotangents)
+        return (None, None, *_only_once(found))
+
+
+def _only_once(gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+    """Gradients of which nobody can take a derivative: who tries is told."""
+    refuse = torch._C._functions.DelayedError(
+        b"a function that ridgeline has compiled is differentiated twice: leave it, or the part of "
+        b"it that needs this, uncompiled (torch.compiler.disable)",
+        len(gradients),
+    )
+    made: Sequence[torch.Tensor | None] = refuse(
+        *[None if g is None else g.detach().requires_grad_() for g in gradients]
+    )
+    return made
+
+
+# Python's part of `apply` is for transforms of torch.func only, and takes longer than a small graph
+_apply = super(torch.autograd.Function, _Step).apply
+transforms_active = torch._C._are_functorch_transforms_active

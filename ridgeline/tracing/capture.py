@@ -23,6 +23,7 @@ from ridgeline.record.captures import CaptureError, LeakError, check_held
 from ridgeline.record.cells import GRAPH, Cell, Rare, Step, Track
 from ridgeline.record.numbers import Lifted
 from ridgeline.tracing import guards
+from ridgeline.tracing.outer_memory import OuterMemory
 
 if TYPE_CHECKING:
     from ridgeline.dtypes import DType
@@ -150,6 +151,8 @@ class Capture:
         self._number_inputs: dict[tuple[int, DType], tuple[Lifted, Node]] = {}
         self._origin: dict[Cell, Source] = {}  # cells that are reached in a particular way
         self.counted: CountedMasks | None = None  # where sizes may follow from values
+        self.memory = OuterMemory(self.inputs)
+        self.lent: dict[Cell, Array] = {}  # tensors over arrays that were made inside
 
     # ---- cells ----------------------------------------------------------------------------------
 
@@ -162,7 +165,13 @@ class Capture:
         if cell.capture is self:
             return cell
         shadow = self.shadows.get(cell)
-        if shadow is None:
+        shared = None if cell.rare is None else cell.rare.shared
+        if shadow is not None:
+            if shared is None:
+                self.memory.tensor_again(cell)
+            else:
+                self.memory.again(cell)
+        else:
             check_held(cell)
             if cell.capture is not None:
                 raise LeakError(
@@ -175,9 +184,19 @@ class Capture:
                 kind = self._types.get(source.index, kind)
             start = leaf(kind)
             start.origins = cell.node.origins
-            self.inputs[start] = source
             shadow = Cell(start, cell.mode, self)
             shadow.rare = _copied(cell.rare)
+            if shared is None:
+                self.memory.tensor(cell, shadow, start)
+            else:
+                self.memory.cell(cell, shadow, start, shared)
+            lent = self.lent.get(cell)
+            if lent is None:
+                self.inputs[start] = source
+            elif lent.nbytes > guards.SMALL_ARRAY:
+                self.inputs[start] = ArrayInput(lent, kind.dtype)
+            else:  # guards compare it by value
+                self.memory.constant(start)
             self.shadows[cell] = shadow
         assert isinstance(shadow, Cell)
         return shadow
@@ -309,7 +328,13 @@ class Capture:
             return None
         made = leaf(TensorType(array.shape, dtype))
         self.inputs[made] = ArrayInput(array, dtype)
+        self.memory.array(made, array, dtype)
         return made
+
+    def lend(self, cell: Cell, array: Array) -> bool:
+        """A tensor over an array is made inside, and sees what Python writes to it."""
+        self.lent[cell] = array
+        return True
 
     def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
         """The key and the offset of the next blocks of a generator's stream."""
@@ -343,7 +368,7 @@ class Capture:
         counted = self.counted
         if counted is None or mask.type.device != CPU:
             return None
-        if counted.facts is None:
+        if not counted.begin():
             needed = SizesNeeded()
             self.refuse(needed)
             raise needed

@@ -35,7 +35,7 @@ def checked_call(
     for cell in cells:
         if cell.node.buffer is None:
             recorder.realize([cell])
-    before = [(cell, cell.node, cell.version, cell.mode) for cell in cells]
+    before = [(cell, cell.node, cell.mode) for cell in cells]
     owners = [g.owner if g.argument is None else leaves[g.argument] for g in effects.gradients]
     gradients = [(owner, owner.grad) for owner in owners]
     streams = [(generator, generator.get_state()) for generator, _ in effects.drawn]
@@ -43,8 +43,9 @@ def checked_call(
     expected = _values(function(*args, **kwargs), cells, owners)
     for location, kept in reversed(locations):
         location.restore(kept)
-    for cell, node, version, mode in before:
-        cell.node, cell.version, cell.mode = node, version, mode
+    for cell, node, mode in before:
+        cell.set(node)  # a write like others, to whoever kept something of the values in between
+        cell.mode = mode
     for owner, gradient in gradients:
         owner.grad = gradient
     for generator, state in streams:

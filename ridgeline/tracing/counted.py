@@ -60,14 +60,27 @@ class CountedMasks:
     """The masks of one function while it is traced, with the values of the call at hand."""
 
     def __init__(
-        self, facts: SizeFacts | None, inputs: Mapping[Node, Source], leaves: Sequence[Any]
+        self,
+        facts: SizeFacts | None,
+        inputs: Mapping[Node, Source],
+        leaves: Sequence[Any],
+        may_begin: bool = False,
     ) -> None:
-        """`facts` are those of a trace with unknown sizes."""
+        """`facts` are those of a trace with unknown sizes; another one may get its first here."""
         self.facts, self._inputs, self._leaves = facts, inputs, leaves
+        self._may_begin = may_begin
         self._settled = Settled({} if facts is None else facts.values)
         self._values: dict[Node, Array] = {}  # of the nodes at known sizes
         self._arguments: dict[int, Array] = {}  # further arguments of the call at hand
         self.found: list[CountedMask] = []
+
+    def begin(self) -> bool:
+        """Sizes may be unknown from now on; False where they may not."""
+        if self.facts is None and self._may_begin:
+            self.facts = SizeFacts({})
+            self._settled = Settled(self.facts.values)
+            self.facts.decide_from_now_on()
+        return self.facts is not None
 
     def add(self, mask: Node) -> CountedMask:
         """Where a mask holds, as index vectors of unknown length."""

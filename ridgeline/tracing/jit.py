@@ -29,13 +29,12 @@ from ridgeline.execution.tiers import Interpreted
 from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.origins import user_line
 from ridgeline.record.captures import CaptureError
-from ridgeline.record.modes import called, modes
+from ridgeline.record.modes import RankState, called, modes
 from ridgeline.record.turns import AGAIN
 from ridgeline.record.upcalls import upcalls
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tracing.audit import compare_traces
 from ridgeline.tracing.budgets import budget_bytes
-from ridgeline.tracing.capture import SizesNeeded
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.donation import Donate, Donation, give_away
@@ -43,7 +42,7 @@ from ridgeline.tracing.dynamic import Pattern, Policy, differing, pattern
 from ridgeline.tracing.guards import JITTED
 from ridgeline.tracing.moving_views import MovingViews, is_fit
 from ridgeline.tracing.open_traces import Opening
-from ridgeline.tracing.recording import record
+from ridgeline.tracing.recording import effects_before, record
 from ridgeline.tracing.report import (
     Explanation,
     History,
@@ -97,9 +96,11 @@ class JitFunction:
         self._history = History(getattr(function, "__qualname__", type(function).__name__))
         self._static = 0  # programs for one signature
         self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
+        self._plain = set[Hashable]()  # calls whose floats cannot be
         self._views = MovingViews()
         self._counts = False  # the function has sizes that follow from values
         self._lock = threading.RLock()
+        self._rank = modes.rank  # the simulated rank that made it
         update_wrapper(self, function, updated=())
 
     def __getattr__(self, name: str) -> Any:
@@ -110,6 +111,8 @@ class JitFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if modes.capture is not None or modes.eager or modes.anomaly is not None:
             return called(self.function)(*args, **kwargs)
+        if modes.rank is not None and self._rank is not modes.rank:
+            return self._of_rank(modes.rank)(*args, **kwargs)
         traces = self._traces
         if traces and not kwargs and not self._check and not config.audit:
             latest = traces[0]
@@ -158,6 +161,15 @@ class JitFunction:
             elif result is not AGAIN:
                 return result
 
+    def _of_rank(self, rank: RankState) -> JitFunction:
+        """The function for a simulated rank: traces hold state, such as a random stream."""
+        own = rank.jitted.get(self)
+        if own is None:
+            kind, settings = self.__reduce__()
+            own = rank.jitted[self] = kind(*settings)
+        made: JitFunction = own
+        return made
+
     def _signature(self, structure: Hashable, leaves: list[Any]) -> Signature:
         return signature_of(structure, leaves, self._changing.get(structure, _NONE))
 
@@ -185,6 +197,8 @@ class JitFunction:
         donated = self._donation.indices(leaves, args, kwargs)
         changing = self._changing.get(signature.structure, _NONE)
         fresh = self._capture(args, kwargs, signature, changing, donated)
+        if isinstance(fresh, Template):
+            fresh = fresh.trace(None, signature)
         compare_traces(trace, fresh)
         return fresh
 
@@ -268,16 +282,17 @@ class JitFunction:
                     raise
                 except REFUSALS as error:  # the call is wrong, or cannot take symbolic sizes
                     failed = error
+                    if effects_before(error):
+                        self._policy.fix(shape, everything=True)
+                        _refuse_second_run(error)
                 else:
                     reason += self._opened(template.conditions)
                     return self._keep(self._described(template, reason).trace(None, lifted))
-            try:
-                trace = self._capture(args, kwargs, signature, changing, donated)
-            except SizesNeeded:
-                if failed is not None:
-                    raise failed from None
+            trace = self._capture(args, kwargs, signature, changing, donated)
+            if isinstance(trace, Template):
                 self._counts = True
-                return self._trace(signature, leaves, args, kwargs, refuted)
+                reason += self._opened(trace.conditions)
+                return self._keep(self._described(trace, reason).trace(None, lifted))
             self._static += 1
             reason += self._opened(trace.conditions)
             if shape is not None:
@@ -331,6 +346,8 @@ class JitFunction:
     def _changing_floats(self, signature: Signature) -> Set[int]:
         """Float arguments in which this call differs from a traced one, and in nothing fixed."""
         known = self._changing.setdefault(signature.structure, set())
+        if signature.structure in self._plain:
+            return known
         for trace in self._traces:
             found = differing(trace.signature, signature)
             if found is not None and (self._policy.changes(signature) or not found.axes):
@@ -346,7 +363,7 @@ class JitFunction:
         signature: Signature,
         changing: Set[int],
         donated: frozenset[int],
-    ) -> Trace:
+    ) -> Trace | Template:
         """Trace the call; code that cannot take lifted numbers gets the plain ones."""
         if not changing:
             return self._traced(args, kwargs, _NONE, donated)
@@ -354,12 +371,19 @@ class JitFunction:
             return self._traced(args, kwargs, changing, donated)
         except RidgelineError:
             raise
-        except (TypeError, ValueError, AttributeError):
+        except (TypeError, ValueError, AttributeError) as error:
             self._changing[signature.structure] = set()
+            self._plain.add(signature.structure)
+            _refuse_second_run(error)
             return self._traced(args, kwargs, _NONE, donated)
 
-    def _traced(self, args: Any, kwargs: Any, changing: Set[int], donated: frozenset[int]) -> Trace:
-        return trace_call(self.function, args, kwargs, changing, donated, self._views, self._budget)
+    def _traced(
+        self, args: Any, kwargs: Any, changing: Set[int], donated: frozenset[int]
+    ) -> Trace | Template:
+        """The call, recorded and compiled; a template where it picks by a mask."""
+        views, budget = self._views, self._budget
+        made = trace_call(self.function, args, kwargs, changing, donated, views, budget)
+        return made if isinstance(made, Trace) else Template(*made, budget)
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
         """The trace for a call that is not made, and the leaves of its arguments."""
@@ -562,3 +586,15 @@ def jit(
     if function is None:
         return lambda f: JitFunction(f, check, dynamic, donate, memory)
     return JitFunction(function, check, dynamic, donate, memory)
+
+
+def _refuse_second_run(error: Exception) -> None:
+    """Raise where a function changed something before an error: what it did would be done twice."""
+    effects = effects_before(error)
+    if effects:
+        error.add_note(
+            "  jit: the function was traced for numbers that change from call to call, and is not "
+            f"run a second time with plain ones, because {effects}; if that is what it needs, call "
+            "it again"
+        )
+        raise error

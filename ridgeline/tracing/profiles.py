@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.compiler.explain import kernel_times
 from ridgeline.compiler.kernel_profile import KernelTime, Profile, limited
+from ridgeline.record.captures import CaptureError
 from ridgeline.runtime.limits import BusyMachineError, Limits, limits
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ _measured_again: set[str] = set()  # devices whose limits something was above
 
 def measured(program: Program, inputs: Sequence[Any], rounds: int) -> Profile:
     """Median times of a program's kernels, and which share of its device's limit each reaches."""
+    if not hasattr(program, "profile"):
+        raise CaptureError(
+            "kernels of a program over a mesh are not measured one by one: other ranks answer",
+            help="print(mesh.world.counters) has exposed and hidden seconds of collectives by "
+            "axis, and explain() what hides each",
+        )
     times = kernel_times(program, inputs, rounds)
     device = program.graph.outputs[0].type.device
     try:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import starmap
-from threading import local
+from threading import RLock, local
 from typing import Any
 
 from ridgeline.atomic import apply
 from ridgeline.collector import paused
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
-from ridgeline.graph.sizes import SizeExpr
+from ridgeline.graph.sizes import SizeExpr, undecided
 from ridgeline.record.cells import GRAPH, LEAF, Cell
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
@@ -84,6 +84,22 @@ class Recording:
         return {s.held for s in self.inputs.values() if isinstance(s, StateInput)}
 
 
+_one_rank = RLock()
+_EFFECTS = "_effects_of_the_trace"
+
+
+def note_effects(error: Exception, effects: str) -> None:
+    """Write down, with an error that ended a trace, what the function had changed by then."""
+    if effects:
+        setattr(error, _EFFECTS, effects)
+
+
+def effects_before(error: Exception) -> str:
+    """What a function had changed outside before an error ended its trace."""
+    found: str = getattr(error, _EFFECTS, "")
+    return found
+
+
 def record(
     function: Callable[..., Any],
     args: Any,
@@ -91,13 +107,18 @@ def record(
     changing: Set[int] = frozenset(),
     pattern: Pattern | None = None,
     donated: Set[int] = frozenset(),
+    counts: bool = False,
 ) -> tuple[Recording, Conditions]:
     """Run a function as one that is traced; under which conditions another run would be the same.
 
-    The arguments at the places `changing` are floats that every call reads anew.
+    The arguments at the places `changing` are floats that every call reads anew. Without a
+    pattern, `counts` says that the recording may get one: where the function picks by a mask.
     """
-    with paused, nullcontext() if pattern is None else pattern.facts.deciding():
-        return _Recorded(function, args, kwargs, changing, pattern, donated).run()
+    deciding = undecided() if pattern is None else pattern.facts.deciding()
+    # what is made is told from what was there by the collector's generations, which is one for all:
+    # simulated ranks, which trace at the same moment, do it one after another
+    with nullcontext() if modes.rank is None else _one_rank, paused, deciding:
+        return _Recorded(function, args, kwargs, changing, pattern, donated, counts).run()
 
 
 class _Recorded:
@@ -111,6 +132,7 @@ class _Recorded:
         changing: Set[int],
         pattern: Pattern | None,
         donated: Set[int],
+        counts: bool,
     ) -> None:
         self.function, self.donated, self.pattern = function, donated, pattern
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
@@ -127,8 +149,9 @@ class _Recorded:
         self.conditions = Conditions(self.call if self.lifts else None)
         self.capture = Capture() if pattern is None else Capture(pattern.types)
         facts = None if pattern is None else pattern.facts
-        self.capture.counted = CountedMasks(facts, self.capture.inputs, self.leaves)
+        self.capture.counted = CountedMasks(facts, self.capture.inputs, self.leaves, counts)
         self.outputs: list[Node] = []
+        self.recorder: CallRecorder | None = None
 
     def run(self) -> tuple[Recording, Conditions]:
         """Run Python, and describe what it did while its tensors are there."""
@@ -137,16 +160,24 @@ class _Recorded:
         modes.capture = capture
         try:
             result, stores, guards, reason = self._run_python()
+            self.recorder = None  # it holds all that the function made
+            capture.memory.end(replayed=not reason)
+            if self.pattern is None and capture.counted is not None and capture.counted.found:
+                assert capture.counted.facts is not None
+                self.pattern = Pattern(self.signature, (), capture.counted.facts)
             if capture.refusal is not None:  # whatever the function did about it
                 raise capture.refusal
+            reason = reason or capture.memory.changed
             if not self._is_unchanged():
                 reason = reason or "the function changes an argument"
             recording = self._described(result, stores)
             del result
             recording.leaks = self._keep_leaked(recording.effects)
             recording.tracked = self._track(recording)
-        except BaseException:
+        except BaseException as error:
             apply(starmap(setattr, capture.detached))
+            if isinstance(error, Exception):
+                note_effects(error, self._left_behind())
             raise
         finally:
             modes.capture = None
@@ -173,6 +204,7 @@ class _Recorded:
         """The result, what was stored in objects, what was read, and why that is not comparable."""
         capture = self.capture
         recorder = CallRecorder(capture.watch, described_parts((self.args, self.kwargs)), capture)
+        self.recorder = recorder
         recorder.found(self.function)
         recorder.found(getattr(self.function, "__self__", None))
         for index, leaf in enumerate(self.leaves):
@@ -187,11 +219,36 @@ class _Recorded:
         finally:
             modes.call_recorder = None
         reads = recorder.reads()
+        self._open_lent(recorder, result)
         stores = Stores() if recorder.open else recorder.stores
         if stores.all:
             reads = adopt(stores, reads, capture)
         # guards keep alive what they compare; the recorder held all that the function made
         return result, stores, Guards(() if recorder.open else reads), recorder.open
+
+    def _left_behind(self) -> str:
+        """What a function that did not come to its end has changed outside, if anything is seen."""
+        if self.recorder is None:
+            return ""
+        reads = self.recorder.reads()
+        if self.recorder.stores.all:
+            return "a tensor was left in an object outside"
+        return Guards(reads).broken() or ""
+
+    def _open_lent(self, recorder: CallRecorder, result: Any) -> None:
+        """Arrays from outside that are changed or shown by tensors made inside are no replay's."""
+        capture = self.capture
+        if not capture.lent:
+            return
+        returned: list[Any] = []
+        flatten(result, returned)
+        shown = {leaf._cell for leaf in returned if isinstance(leaf, Tensor)}
+        for cell, array in [*capture.lent.items()]:
+            shadow = capture.shadows.get(cell)
+            written = isinstance(shadow, Cell) and shadow.version
+            if (written or cell in shown) and recorder.is_outer_array(array):
+                recorder.opens("a tensor over an array is made, and written to or returned")
+                del capture.lent[cell]  # the tensor itself is returned
 
     def _lifted(self) -> list[Any]:
         """The arguments with changing numbers as ones that every call reads anew."""
@@ -265,7 +322,9 @@ class _Recorded:
             if cell is not None:
                 self.outputs.append(cell.node)
                 kind = cell.node.types[0]
-                effects.writes.append(CellWrite(cell_ref, len(self.outputs) - 1, kind, cell.mode))
+                spent = cell.rare is not None and cell.rare.spent
+                number = len(self.outputs) - 1
+                effects.writes.append(CellWrite(cell_ref, number, kind, cell.mode, spent))
         return len(effects.writes) > before
 
     def _track(self, recording: Recording) -> Tracked | None:
@@ -274,7 +333,7 @@ class _Recorded:
         stored = (leaf for store in recording.stores for leaf in store.leaves)
         results = [*recording.returns, *stored]
         numbers = [r.output for r in results if isinstance(r, Fresh) and r.tracked]
-        numbers += [w.output for w in effects.writes if w.mode == GRAPH]
+        numbers += [w.output for w in effects.writes if w.mode == GRAPH and not w.spent]
         numbers += [
             g.value.output
             for g in effects.gradients

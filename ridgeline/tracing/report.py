@@ -122,8 +122,8 @@ def explanation(name: str, history: History, latest: Trace, detail: str) -> Expl
     computed = latest.executable.program.explain(detail)
     rest = [_MORE] if detail == "summary" else ["graph", graph]
     title = f"{name}: {history.count} trace{'s' if history.count != 1 else ''}"
-    lines = [title, *(f"  {n}. {s}: {r}" for n, s, r in history.numbered())]
-    text = "\n".join([*lines, computed, "", *rest])
+    traces = ["traced", *(f"  {n}. {s}: {r}" for n, s, r in history.numbered())]
+    text = "\n".join([title, computed, "", *traces, *rest])
     page = [
         f"<h4>{escape(title)}</h4>",
         _table(("", "signature", "why it was traced"), history.numbered()),

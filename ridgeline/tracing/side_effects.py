@@ -17,6 +17,7 @@ from ridgeline.record import memory
 from ridgeline.record.captures import foreign
 from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
 from ridgeline.record.memory import adopt
+from ridgeline.record.numbers import Lifted
 from ridgeline.record.values import read
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.scalars import cast
@@ -68,6 +69,7 @@ class CellWrite:
     output: int
     type: TensorType
     mode: int
+    spent: bool = False  # backward() ran through it inside: gradients do not flow on
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ def result_of(spec: Any, nodes: Sequence[Node], leaves: Sequence[Any]) -> Any:
     """One leaf of what a call returns."""
     if isinstance(spec, Fresh):
         return fresh(spec, nodes)
+    if isinstance(spec, Lifted):
+        return spec.getter()
     return given(spec, nodes, leaves) if isinstance(spec, Given) else spec
 
 
@@ -234,7 +238,7 @@ def return_spec(
     outputs: list[Node],
     donated: Set[int] = frozenset(),
 ) -> Fresh | Given:
-    outside = tensor._cell.capture is None
+    outside = tensor._cell.capture is None and tensor._cell not in capture.lent
     source = capture.source(tensor._cell) if outside else None
     gone = isinstance(source, ArgumentInput) and source.index in donated
     argument = argument_index(tensor, leaves)
@@ -274,7 +278,7 @@ def gradient_write(
     before = owner._extra.grad if owner._extra is not None else None
     if value is before:
         return None  # the same tensor, written in place
-    if value._cell.capture is None:
+    if value._cell.capture is None and value._cell not in capture.lent:
         return GradientWrite(owner, argument, value)
     return GradientWrite(owner, argument, _new_value(value, outputs))
 

@@ -163,6 +163,10 @@ class Enclosure(Capture):
         """Outside of jit an array is what it is now."""
         return None if self.outer is None else self.outer.array(array, dtype)
 
+    def lend(self, cell: Cell, array: Array) -> bool:
+        """Here it is a tensor of its own, with what the array holds now."""
+        return False
+
     def watch(self, obj: Any) -> None:
         """Only jit has to know what a function depends on."""
         if self.outer is not None:

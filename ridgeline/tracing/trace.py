@@ -89,9 +89,14 @@ def trace(
     donated: Set[int] = frozenset(),
     views: MovingViews | None = None,
     budget: int = 0,
-) -> Trace:
-    """Record a call, and compile it; over the values of views where these are all that counts."""
-    recording, conditions = record(function, args, kwargs, changing, donated=donated)
+) -> Trace | tuple[Recording, Conditions]:
+    """Record a call, and compile it; over the values of views where these are all that counts.
+
+    What picks by a mask has sizes that are not known, and is given as it was recorded.
+    """
+    recording, conditions = record(function, args, kwargs, changing, donated=donated, counts=True)
+    if recording.pattern is not None:
+        return recording, conditions
     if views is not None:
         leaves: list[Any] = []
         flatten((args, kwargs), leaves)

@@ -14,11 +14,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ridgeline.autograd.anomaly import AnomalyError, detect_anomaly
 from ridgeline.data import DataLoader
+from ridgeline.distributed import (
+    Mesh,
+    load_checkpoint as load_sharded,
+    save_checkpoint as save_sharded,
+)
 from ridgeline.errors import RidgelineError
+from ridgeline.functions.random import chosen_generator
 from ridgeline.nn import Module
-from ridgeline.random import default_generator
 from ridgeline.train.checkpoint import load_checkpoint, save_checkpoint
 from ridgeline.train.display import Display, StepRate
 from ridgeline.train.events import SummaryWriter
@@ -26,6 +33,7 @@ from ridgeline.train.interrupt import Interrupt
 from ridgeline.train.log import RunLog
 
 SAVE_EVERY = 10.0  # seconds between checkpoints
+SAVE_STEPS = 100  # between those of a mesh, whose ranks have no clock in common
 SAVE_SHARE = 0.05  # of the time, at most, spent on saving
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -89,6 +97,7 @@ class Run:
     device: str = "cpu"
     validate: Callable[[], Mapping[str, float]] | None = None  # after every epoch
     progress: Progress = field(default_factory=Progress)
+    mesh: Mesh | None = None  # of the ranks that share the work; all of them drive the run
 
     def _parts(self) -> dict[str, Any]:
         """What has state of its own."""
@@ -98,17 +107,33 @@ class Run:
         return {name: part for name, part in parts.items() if part is not None}
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint; ranks of a mesh write theirs into a folder."""
+        if self.mesh is not None:
+            here = {"settings": dict(self.settings), "progress": asdict(self.progress)}
+            schedule = None if self.scheduler is None else self.scheduler.state_dict()
+            save_sharded(
+                path.with_suffix(""), self.model, self.optimizer, self.loader,
+                {**here, "scheduler": schedule},
+            )  # fmt: skip
+            return
         state = {name: part.state_dict() for name, part in self._parts().items()}
         plain = {
             "settings": dict(self.settings),
             "progress": asdict(self.progress),
-            "random": list(default_generator.get_state()),
+            "random": list(chosen_generator().get_state()),
         }
         save_checkpoint(path, {**plain, **state})
 
     def restore(self, path: Path) -> None:
         """Take the state of a checkpoint; it must come from a run with the same settings."""
+        if self.mesh is not None:
+            folder = path.with_suffix("")
+            extra = load_sharded(folder, self.model, self.optimizer, self.loader)
+            check_settings(extra["settings"], self.settings, folder)
+            if self.scheduler is not None:
+                self.scheduler.load_state_dict(extra["scheduler"])
+            self.progress = Progress(**extra["progress"])
+            return
         state = load_checkpoint(path)
         try:
             check_settings(state["settings"], self.settings, path)
@@ -116,11 +141,17 @@ class Run:
                 part.load_state_dict(state[name])
             self.progress = Progress(**state["progress"])
             seed, offset = state["random"]
-            default_generator.set_state((seed, offset))
+            chosen_generator().set_state((seed, offset))
         except RidgelineError:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointMismatchError(f"{path} does not fit this run: {error!r}") from error
+
+    def agreed(self, wish: bool) -> bool:
+        """True where a rank of the mesh wishes something: then all do it, at the same step."""
+        if self.mesh is None:
+            return wish
+        return bool(self.mesh.world.all_reduce(np.array([int(wish)]), "max")[0])
 
     def settled(self) -> bool:
         """True where the state can be saved: no gradients wait for an update."""
@@ -169,7 +200,11 @@ class _Saver:
         self._next = done + max(SAVE_EVERY, (done - began) / SAVE_SHARE)
 
     def maybe(self) -> None:
-        """Save if it is time and the state is whole."""
+        """Save if it is time and the state is whole; ranks of a mesh count steps instead."""
+        if self.run.mesh is not None:
+            if self.run.progress.total_steps % SAVE_STEPS == 0 and self.run.settled():
+                self.save()
+            return
         if time.perf_counter() >= self._next and self.run.settled():
             self.save()
 
@@ -203,7 +238,7 @@ def drive(
             if events is not None:
                 means = {f"step/{name}": value / count for name, value in metrics.items()}
                 events.add_scalars({"step/loss": loss, **means}, run.progress.total_steps)
-            if interrupt.requested and run.settled():
+            if run.agreed(interrupt.requested) and run.settled():
                 saver.save()
                 log.write("interrupted", epoch=run.progress.epoch, step=run.progress.step)
                 return False

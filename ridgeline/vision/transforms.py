@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ridgeline.errors import BadValueError
+from ridgeline.functions.random import chosen_generator
 from ridgeline.module_paths import missing
-from ridgeline.random import default_generator
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.values import philox
 from ridgeline.vision import functional
@@ -62,8 +62,8 @@ __path__: list[str] = []  # `functional` and `v2` are beside it
 
 def uniform(low: float = 0.0, high: float = 1.0) -> float:
     """The next number of the default generator's stream."""
-    offset = default_generator.skip(1)
-    key = np.array(default_generator.initial_seed(), np.uint64)
+    offset = chosen_generator().skip(1)
+    key = np.array(chosen_generator().initial_seed(), np.uint64)
     word = philox.blocks(key, np.array([offset], np.uint64))
     return low + (high - low) * float(word[0][0]) * 2.0**-32
 

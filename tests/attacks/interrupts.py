@@ -88,6 +88,18 @@ def _plain(world: Training) -> Callable[[int], object]:
     return lambda k: world.train(world.batches[k])
 
 
+class OwnAdam(optim.Adam):
+    """A rule of a user's own: a series of calls that are matched, and no program."""
+
+    def _update(self, parameter: Any, gradient: Any, state: Any, group: Any) -> None:
+        super()._update(parameter, gradient, state, group)
+
+
+def _own_rule(world: Training) -> Callable[[int], object]:
+    world.optimizer = OwnAdam(world.model.parameters(), lr=1e-2)
+    return _plain(world)
+
+
 def _eager(world: Training) -> Callable[[int], object]:
     def step(k: int) -> None:
         modes.eager = True
@@ -131,7 +143,9 @@ WAYS = (
     Way("eager", _eager, INTERPRETED),
     Way("tracing", _traced_anew, INTERPRETED, whole=True),
     Way("dynamic", _dynamic, COMPILED, whole=True),
-    Way("backward", _backward, INTERPRETED, state=Training.gradients),
+    Way("backward", _backward, {**INTERPRETED, "tape": False}, state=Training.gradients),
+    Way("backward, matched", _backward, INTERPRETED, state=Training.gradients),
+    Way("a rule of one's own", _own_rule, COMPILED),
     Way("compiling", _traced_anew, {**COMPILED, "cache_max_bytes": 0}, whole=True),
 )
 
@@ -269,5 +283,7 @@ ATTACK = Attack(
               "apply(back)", "pass"),
         Fault("an interrupted pass leaves half of the gradients", "autograd.engine", "_whole",
               "apply(back)", "pass"),
+        Fault("deferred calls write although their step was taken back", "tape.run",
+              "Outside.is_written", "and self.cell.run is run", ""),
     ),
 )  # fmt: skip

@@ -93,6 +93,7 @@ ATTACK = Attack(
         Fault("a form does not know which value an op reads", "execution.generalize", "form_of",
               "rows += [position[i] for i in current.inputs]", "rows += [len(current.inputs)]"),
         Fault("what was decided for one length holds for all", "execution.generalize",
-              "General._stands_for", " and self._facts.broken(values) is None", ""),
+              "General.holds_at", "self._program is None or self._facts.broken(values) is None",
+              "True"),
     ),
 )  # fmt: skip

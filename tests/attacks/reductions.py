@@ -220,6 +220,6 @@ ATTACK = Attack(
         Fault("interpreted sums are rounded at every step", "ops.values.sums", "total",
               "dtype=wide))", "dtype=array.dtype))"),
         Fault("updates are added in their own type", "loops.lowering.own_loops", "_scatter",
-              'dtypes.float64, "local"', 'node.dtype, "local"'),
+              "dtypes.float64, scope", "node.dtype, scope"),
     ),
 )  # fmt: skip

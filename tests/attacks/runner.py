@@ -21,6 +21,7 @@ from tests.fuzz.faults import planted
 
 _BATCH = 25  # trials of a process
 _GRACE = 30  # seconds that a process has for its start
+_LATE = 5  # seconds after the end of a campaign that a trial at work has
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +56,35 @@ def run_here(attack: Attack, seeds: Sequence[int], fault: str | None = None) -> 
 
 def run_apart(attack: Attack, seeds: Sequence[int], fault: str | None = None) -> list[Finding]:
     """Run trials in processes of their own; a seed that ends one is a finding, the rest go on."""
+    return _run_until(attack, seeds, fault, float("inf"))[1]
+
+
+def _run_until(
+    attack: Attack, seeds: Sequence[int], fault: str | None, deadline: float
+) -> tuple[int, list[Finding]]:
+    """How many trials came to an end before a deadline, and what they found."""
     found: list[Finding] = []
     left = list(seeds)
-    while left:
-        at, lines, code = _one_process(attack, left, fault)
-        if at is None:
+    while left and time.monotonic() < deadline:
+        at, lines, code = _one_process(attack, left, fault, deadline)
+        late = time.monotonic() >= deadline  # its process was ended from here
+        if at is None and not late:
             raise SystemExit(f"{attack.name}: a process did not start\n" + "\n".join(lines))
         for seed, said in _by_seed(lines):
             if said and said[-1] == "failed":
                 found.append(Finding(attack.name, seed, "\n".join(said[:-1])))
-            elif seed == at and code:
+            elif seed == at and code and not late:
                 said.append(f"the process ended with {code}")
                 found.append(Finding(attack.name, seed, "\n".join(said)))
-        left = left[left.index(at) + 1 :]
-    return found
+        if late:
+            ended = [seed for seed, _ in _by_seed(lines)][: None if code == 0 else -1]
+            return len(seeds) - len(left) + len(ended), found
+        left = left[left.index(at) + 1 :] if at is not None else []
+    return len(seeds) - len(left), found
 
 
 def _one_process(
-    attack: Attack, seeds: Sequence[int], fault: str | None
+    attack: Attack, seeds: Sequence[int], fault: str | None, deadline: float
 ) -> tuple[int | None, list[str], int]:
     words = [sys.executable, "-m", "tests.attacks", "--here", "--only", attack.name]
     words += ["--seeds", ",".join(map(str, seeds))]
@@ -81,6 +93,7 @@ def _one_process(
     with TemporaryDirectory(prefix="ridgeline-attacks-") as cache:
         variables = {"RIDGELINE_CALIBRATE": "0", **os.environ, "RIDGELINE_CACHE_DIR": cache}
         longest = attack.limit * len(seeds) + _GRACE
+        longest = min(longest, deadline - time.monotonic() + _LATE)
         child = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
         )
@@ -120,9 +133,9 @@ def campaign(
         nonlocal done
         while task := following():
             attack, seeds = task
-            findings = run_apart(attack, seeds)
+            ended, findings = _run_until(attack, seeds, None, deadline)
             with lock:
-                done += len(seeds)
+                done += ended
                 found.extend(findings)
                 for finding in findings:
                     print(finding, flush=True)

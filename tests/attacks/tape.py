@@ -68,15 +68,23 @@ def _program(seed: int) -> Training:
     chosen = random.Random(seed)
     lines = ["parts = []"]
     for line in chosen.choices(_LINES, k=chosen.randint(1, 4)):
-        if "grad" not in line and chosen.random() < 0.8:  # a flush while a graph lives ends a tape
+        if "grad" not in line and chosen.random() < 0.5:
             line = "with lib.no_grad():\n    " + line.replace("\n", "\n    ")
         after = "parts.append(e.sum().detach().clone())", "held.append(e.detach().clone())"
         lines += [line, chosen.choice(after)]
-        if chosen.random() < 0.1:
+        if chosen.random() < 0.2:
             lines.append("seen.append(e.sum().item())")
-        lines.append("del e")
+        if chosen.random() < 0.5:
+            lines.append("del e")
     lines.append("total = model(x) * w0 + sum(parts)")
-    lines += [chosen.choice(_ENDS), "t0 = loss.detach()"]
+    if chosen.random() < 0.5:  # gradients flow through graphs of before flushes, too
+        lines.append("total = total + e.sum() if 'e' in locals() else total")
+    if chosen.random() < 0.4:
+        lines.append("seen.append(total.sum().item())")
+    end = chosen.choice(_ENDS)
+    if chosen.random() < 0.4:
+        end = end.replace("\n", "\nseen.append(loss.item())\n", 1)
+    lines += [end, "t0 = loss.detach()"]
     return replace(with_marks(replace(write(seed), lines=tuple(lines))), calls=_CALLS)
 
 
@@ -264,8 +272,40 @@ def _graphs(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> 
     return [np.array(seen), made.requires_grad, w.grad]
 
 
+def _written(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    made = (rows[0] * w).exp()
+    seen = made.sum().item()
+    w.grad = rl.tensor([0.5, 0.25, 1.0], dtype=w.dtype)
+    if step == _LATE:  # the graph of before the flush goes by what was there
+        rl.optim.SGD([w], lr=0.5).step()
+    w.grad = None
+    (made * w).sum().backward()
+    return [np.array(seen), w.grad]
+
+
+def _both(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    w.grad = None
+    one, other = (rl.tensor(rows[place].tolist(), dtype=w.dtype) for place in (step, step + 1))
+    made = (one * w).exp() * one
+    seen = made.sum().item()
+    (made * (one, other)[step == _LATE]).sum().backward()
+    return [np.array(seen), w.grad]
+
+
+def _before(step: int, w: rl.Tensor, rows: rl.Tensor, held: list[rl.Tensor]) -> list[Any]:
+    w.grad = None
+    made = rows[0] * w
+    made = made.sin() if step == _LATE else made.exp()
+    seen = made.sum().item()
+    (made * made).sum().backward()
+    return [np.array(seen), w.grad]
+
+
 _LATE = 6  # the step in which a facet of the calls is another
-_FACETS = (_modes, _views, _turned, _lengths, _twice, _held, _values, _numbers, _graphs)
+_FACETS = (
+    _modes, _views, _turned, _lengths, _twice, _held, _values, _numbers, _graphs, _written, _both,
+    _before,
+)  # fmt: skip
 
 
 def _facets() -> None:
@@ -310,13 +350,19 @@ ATTACK = Attack(
         Fault("known indices are looked at once and never again", "tape.run", "Run.sees",
               "look.holds(found.node, found.version)", "True"),
         Fault("calls are made in earnest over what memory holds by then", "tape.earnest",
-              "Earnest._take_in", "Cell(outside.node,", "Cell(outside.cell.node,"),
+              "Earnest._take_in", "Cell(self._memory(number),", "Cell(outside.cell.node,"),
         Fault("a number is the same whatever its value", "tape.entries", "same",
               "return bool(value == kept) and (value != 0", "return True and (value != 0"),
-        Fault("modes are no part of a match", "tape.tape_recorder", "TapeRecorder._first",
+        Fault("modes are no part of a match", "tape.matching", "first_entry",
               "entry.gradients is not gradients or", "False or"),
-        Fault("all views of a result are the same", "tape.tape_recorder", "TapeRecorder._first",
+        Fault("all views of a result are the same", "tape.quick", "quickly",
               "value._steps is not wanted.steps and", "False and"),
+        Fault("any result of a call is its operand", "tape.quick", "quickly",
+              "cell.slot != wanted.number or", ""),
+        Fault("all slices of memory are the same", "tape.quick", "_key",
+              "key.append(ends)", "key.append(None)"),
+        Fault("a block of memory is any other", "tape.outside", "Outside.shows",
+              "self.memory is memory and self.steps is value._steps", "True"),
         Fault("all views of memory are the same", "tape.run", "Run._tried",
               "(steps is not kept.steps and steps != kept.steps)", "False"),
         Fault("blocks of memory fit whatever their lengths", "tape.run", "Run._tried",
@@ -329,6 +375,12 @@ ATTACK = Attack(
               "if kind is not type(kept):", "if False:"),
         Fault("a graph is let go at a flush", "tape.endings", "learnt",
               "kept = cell.mode == GRAPH and not _is_let_go(cell)", "kept = False"),
+        Fault("any run before a flush is the one that was taken over", "tape.continued", "fits",
+              "past is None or past.ending is not taken.ending", "past is None"),
+        Fault("variables have the memory that they had before a flush", "tape.continued", "fits",
+              "node is not found.node) is not changed", "changed) is not changed"),
+        Fault("memory of both sides of a flush is the same", "tape.endings", "Ending.fits",
+              "return False", "return True"),
         Fault("a gradient is added to none", "tape.learning", "accumulates",
               "if grad is not None:", "if False:"),
     ),

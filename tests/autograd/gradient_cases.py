@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "permute": (lambda a: a.permute(2, 0, 1), _B),
     "transpose": (lambda a: a.transpose(0, 2), _B),
     "t": (rl.t, _M),
-    "Tensor.adjoint": (lambda a: a.adjoint(), _B),
+    "adjoint": (lambda a: a.adjoint(), _B),
     "movedim": (lambda a: a.movedim(0, 2), _B),
     "squeeze": (rl.squeeze, draw(1, 3)),
     "unsqueeze": (lambda a: a.unsqueeze(1), _M),

@@ -13,6 +13,7 @@ import ridgeline as rl
 from ridgeline.compiler import program
 from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import topological
+from ridgeline.ops.contract import PRODUCTS
 from ridgeline.record.values import read
 from ridgeline.utils.checkpoint import checkpoint as with_options, checkpoint_sequential
 
@@ -23,6 +24,10 @@ Call = Callable[..., Any]
 
 def plain(function: Call, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
+
+
+def selective(function: Call, *args: Any, **kwargs: Any) -> Any:
+    return rl.checkpoint(function, *args, policy="selective", **kwargs)
 
 
 def block(width: int, p: float = 0.1) -> nn.Module:
@@ -114,9 +119,10 @@ def ordinary(layers: Any, x: rl.Tensor, call: Call) -> rl.Tensor:
     "program", [ordinary, nested, several, tokens, own_rule, running], ids=lambda f: f.__name__
 )
 def test_gradients_are_those_of_a_plain_call(program: Call, way: str) -> None:
-    wanted, found = (gradients(program, call, way) for call in (plain, rl.checkpoint))
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+    wanted = gradients(program, plain, way)
+    for call in (rl.checkpoint, selective):
+        for one, other in zip(gradients(program, call, way), wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
 
 
 def test_random_numbers_come_again_exactly() -> None:
@@ -161,6 +167,35 @@ def test_the_planned_peak_is_that_of_one_block() -> None:
     assert checked < 5 * inner + 9 * inner // 4  # one block's, and what goes into every block
 
 
+def products(call: Call) -> int:
+    """How many products a jitted step computes."""
+    rl.manual_seed(0)
+    layers = nn.ModuleList([block(32) for _ in range(4)])
+
+    def step(x: rl.Tensor) -> rl.Tensor:
+        loss = residual(layers, x, call).square().mean()
+        loss.backward()
+        return loss
+
+    jitted = rl.jit(step)
+    jitted(rl.randn(64, 32))
+    (trace,) = jitted._traces
+    graph = trace.recording.outputs
+    return sum(node.op in PRODUCTS for node in topological(graph))
+
+
+def test_policies() -> None:
+    """Selective: no product is computed again, and more is kept than with full."""
+    none, some, full = (
+        products(lambda f, x, policy=policy: rl.checkpoint(f, x, policy=policy))
+        for policy in ("none", "selective", "full")
+    )
+    assert none == some == products(plain) < full
+    assert planned(rl.checkpoint, rows=192) < planned(selective, rows=192)
+    with pytest.raises(rl.RidgelineError, match="no policy 'half'"):
+        rl.checkpoint(plain, rl.ones(1), policy="half")  # type: ignore[arg-type]
+
+
 def held(root: rl.Tensor) -> int:
     """Bytes of the values that the graph of a tensor keeps."""
     nodes = [n for n in topological([read(root)]) if n.buffer is not None and n.owner is None]
@@ -184,13 +219,26 @@ def test_between_the_passes_only_arguments_are_kept(way: str) -> None:
     assert checked < whole / 3
 
 
+def test_a_selective_checkpoint_keeps_products_alone() -> None:
+    """Of a block in eager mode: two products, and what goes in; no activation and no mask."""
+    sizes = []
+    for call in (plain, selective, rl.checkpoint):
+        rl.manual_seed(0)
+        layer = block(32)
+        with rl.eager():
+            x = rl.randn(128, 32, requires_grad=True)
+            out = call(layer, x)
+            sizes.append(held(out))
+    assert sizes[2] < sizes[1] < sizes[0]
+
+
 def test_second_derivatives_pass_and_forward_ones() -> None:
     x = rl.tensor([0.3, -1.2], requires_grad=True)
 
     def inner(h: rl.Tensor) -> rl.Tensor:
-        return (h.sin() * h).exp()
+        return ((h.sin() * h).exp() @ (h * 2)).tanh() * h
 
-    for call in (plain, rl.checkpoint):
+    for call in (plain, rl.checkpoint, selective):
         (first,) = rl.autograd.grad(call(inner, x).sum(), x, create_graph=True)
         (second,) = rl.autograd.grad(first.sum(), x)
         value, tangent = rl.jvp(lambda v, call=call: call(inner, v), (x.detach(),), (rl.ones(2),))

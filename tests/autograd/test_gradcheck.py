@@ -15,7 +15,9 @@ import ridgeline as rl
 from ridgeline import ops
 from ridgeline.functions.registry import TABLE
 from ridgeline.graph.node import Op, topological
+from ridgeline.ops.collectives import COLLECTIVES
 from ridgeline.ops.elementwise import ROWS
+from ridgeline.ops.placed import PLACED_OPS
 from ridgeline.record.values import read
 from ridgeline.tensors.pytree import flatten
 from tests.autograd.gradient_cases import (
@@ -199,5 +201,10 @@ def test_every_op_with_a_derivative_is_reached() -> None:
     reached |= set(ROWS)  # tried one by one in test_scalar_rows.py
     reached |= {"custom", "variable"}  # a user's own rule, and a leaf under another name
     reached |= {"nextafter", "search"}  # no slope that differences could see
+    reached |= {op.name for op in COLLECTIVES}  # tried on ranks, in tests/distributed
+    reached |= {op.name for op in PLACED_OPS}  # identities, tried over meshes there
+    # by differences, in test_experts.py of tests/distributed, and identities in test_local.py
+    reached |= {"to_experts", "from_experts", "grouped_product", "grouped_outer", "expert_counts"}
+    reached |= {"local_part", "from_parts"}
     reached |= {"narrowed"}  # the identity, whose gradient autocast rounds on purpose
     assert {name for name in differentiable_ops() if name not in reached} == set()

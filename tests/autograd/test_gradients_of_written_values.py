@@ -156,3 +156,16 @@ def test_a_variable_shows_no_ints() -> None:
 def test_a_gradient_is_a_tensor() -> None:
     with pytest.raises(TypeError, match="a gradient is a tensor"):
         _variable(rl).grad = [1.0, 2.0]
+
+
+@pytest.mark.parametrize("way", ["deferred", "eager", "jit"])
+def test_what_out_takes_without_gradients_lets_none_through(way: str) -> None:
+    def gradient(w: rl.Tensor, kept: rl.Tensor) -> rl.Tensor:
+        with rl.no_grad():
+            rl.mul(w, 2.0, out=kept)
+        return rl.autograd.grad((kept.clone() * w).sum(), w)[0]
+
+    w, kept = rl.tensor([1.0, 3.0], requires_grad=True), rl.zeros(2)
+    with rl.eager() if way == "eager" else nullcontext():
+        found = (rl.jit(gradient) if way == "jit" else gradient)(w, kept)
+    assert found.tolist() == [2.0, 6.0] == kept.tolist()

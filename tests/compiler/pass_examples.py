@@ -27,9 +27,11 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.ops import elementwise as E, movement as M
 from ridgeline.ops.attention import ATTENTION, attention
+from ridgeline.ops.collectives import GroupName, all_reduce
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.control.branch import cond
 from ridgeline.ops.control.loop import loop
+from ridgeline.ops.convolve import Way
 from ridgeline.ops.gather import WIDE_ADD, gather, scatter
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.scan import scan
@@ -119,7 +121,10 @@ def _relu(value: Node) -> Node:
 def _convolved(rectified: bool = False) -> Example:
     x, w = given(2, 4, 6, 6), given(8, 4, 3, 3)
     made = conv2d(x, w, padding=1)
-    libraries = Libraries(convolution=_always, convolution_with_relu=_always if rectified else None)
+    libraries = Libraries(
+        convolution=lambda attrs, node: Way.CHANNELS_LAST,
+        convolution_with_relu=_always if rectified else None,
+    )
     return Example([_relu(made) if rectified else made], libraries=libraries)
 
 
@@ -163,6 +168,12 @@ def _shared() -> Example:
     rows, columns = sum_(y, (1,)), sum_(y, (0,))
     last = E.mul(y, M.broadcast(E.apply("exp", rows), y.shape, (0,)))
     return Example([columns, last, rows], recompute=True)
+
+
+def _reduced() -> Example:
+    """A sum over ranks, and work that does not need it."""
+    total = all_reduce(E.apply("exp", given(8, 8)), GroupName("world", "world", 2))
+    return Example([E.mul(total, total), matmul(given(8, 8), given(8, 8))])
 
 
 EXAMPLES: dict[str, Callable[[], Example]] = {
@@ -230,6 +241,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
         [M.slice_(conv2d(given(1, 2, 8, 8), given(3, 2, 3, 3), padding=1),
                   (0, 0, 1, 1), (1, 3, 6, 6), (1, 1, 1, 1))]
     ),
+    "split_collectives": _reduced,
     "call_products": lambda: Example(
         [matmul(*[E.cast(given(8, 8, dtype=dtypes.bfloat16), dtypes.float32) for _ in range(2)])],
         libraries=Libraries(product=_always),
@@ -243,6 +255,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "order_kernels": lambda: Example(
         [E.add(x := given(8, 8), x), matmul(given(5, 8), x)], pairs=[(0, 0)]
     ),
+    "overlap": _reduced,
     "schedule": lambda: Example([E.apply("exp", given(6, 40))]),
     "lower_bodies": lambda: _loop(0),
     "fit_memory": _kept,

@@ -46,7 +46,7 @@ class FakeCode:
         self.sources[made.text] = made, parts, True
         return made
 
-    def begin(self, text: str, arch: str) -> Future[bytes]:
+    def begin(self, text: str, arch: str, options: Sequence[str] = ()) -> Future[bytes]:
         """What stands for NVRTC."""
         self.architectures.append(arch)
         made: Future[bytes] = Future()

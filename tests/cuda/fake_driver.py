@@ -22,6 +22,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.codegen.cuda.source import TileMap
 from ridgeline.runtime.cuda.module import DeviceFunction
 
 OUT_OF_MEMORY, INVALID_VALUE, INVALID_CONTEXT, NO_BINARY, INVALID_HANDLE = 2, 1, 201, 209, 400
@@ -123,6 +127,17 @@ def words(count: int) -> Callable[[int], tuple[int, ...]]:
     return read
 
 
+def encode(of: TileMap, address: int, into: int) -> None:
+    """What stands for the driver's encoding of a map: the address, if it would take the rest."""
+    itemsize = np.dtype(getattr(dtypes, of.dtype).numpy).itemsize
+    strides = [step * itemsize for step in of.strides]
+    assert into % 64 == 0 and (address + of.offset * itemsize) % 16 == 0
+    assert all(0 < step < 1 << 40 and step % 16 == 0 for step in strides)
+    assert all(1 <= side <= 256 for side in of.box) and of.box[0] * itemsize <= 128
+    assert len(of.sizes) == len(of.box) == len(of.strides) + 1 <= 5
+    ctypes.c_uint64.from_address(into).value = address
+
+
 _ALIGNED = 256
 _MEMORY = 1 << 52  # where the first device's memory begins: no address of a process is that high
 
@@ -155,6 +170,7 @@ class FakeDriver:
         self.CUmemAccessDesc = lambda: names(location=names(type=0, id=0), flags=0)
         self.CUdevice_attribute = _Attributes()
         self.cuuint64_t = int
+        self.CUstream = lambda address: Handle(self.contexts[0], "stream", address)
         self.CUDA_KERNEL_NODE_PARAMS = SimpleNamespace
 
     def __getattr__(self, name: str) -> Any:
@@ -331,6 +347,14 @@ class FakeDriver:
     def _cuMemcpyAsync(self, target: int, source: int, size: int, stream: Handle) -> None:
         self.check(source, size, self._context(stream).gpu)
         self.check(target, size, self._context(stream).gpu)
+        copy = Function(stream.context, "copy", lambda pointers: (), self._copy)
+        if stream.captured:
+            stream.nodes.append((copy, (target, source, size)))
+        else:
+            self._copy((target, source, size))
+
+    def _copy(self, given: tuple[int, ...]) -> None:
+        target, source, size = given
         ctypes.memmove(self.shown(target), self.shown(source), size)
 
     def _cuMemcpyPeerAsync(
@@ -405,6 +429,9 @@ class FakeDriver:
             self._run(*launch)
 
     def _run(self, kernel: Function, given: tuple[int, ...]) -> None:
+        if kernel.name == "copy":
+            kernel.run(given)
+            return
         for address in given:
             if self._block(address).gpu is not None:  # kernels may use pinned memory
                 self.check(address, 1, kernel.context.gpu)

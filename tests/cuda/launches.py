@@ -63,7 +63,7 @@ def noted_launches() -> Iterator[Launches]:
     )
     noted = Launches(blocks=lambda address: driver._block(address).address)
 
-    def begin(text: str, arch: str) -> Future[bytes]:
+    def begin(text: str, arch: str, options: Any = ()) -> Future[bytes]:
         made: Future[bytes] = Future()
         made.set_result(text[:16].encode())
         return made
@@ -89,7 +89,8 @@ def noted_launches() -> Iterator[Launches]:
         patch.setattr(cuda_backend, "version", lambda: "pretended")
         patch.setattr(steps.KernelStep, "__init__", made)
         patch.setattr(steps.KernelStep, "enqueue", enqueue)
-        patch.setattr(steps.JoinedStep, "enqueue", enqueue)
+        for kind in (steps.JoinedStep, steps.TiledStep):
+            patch.setattr(kind, "enqueue", enqueue)
         products, graphs = FakeCublasLt(noted), FakeCudnn(noted)
         patch.setattr(cublaslt, "library", lambda: products)
         patch.setattr(cudnn_api, "library", lambda: graphs)

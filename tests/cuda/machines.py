@@ -30,15 +30,20 @@ from ridgeline.runtime.cuda import (
     module,
     pinned,
     steps,
+    stream,
+    tensor_maps,
     transfer,
 )
 from ridgeline.runtime.cuda.attention import cudnn
 from ridgeline.weak import Recent
 
 from .fake_code import FakeCode
-from .fake_driver import FakeDriver
+from .fake_driver import FakeDriver, encode
 
-_BY_STREAM = ((memory, "_pools"), (memory, "_arenas"), (flags, "_watches"), (device, "_devices"))
+_BY_STREAM = (
+    (memory, "_pools"), (memory, "_arenas"), (memory, "_lenders"), (flags, "_watches"),
+    (device, "_devices"),
+)  # fmt: skip
 _BY_DEVICE: tuple[Any, ...] = (
     backend, buffer.space, pinned.staging, transfer.reach, cublaslt._handle,
     cudnn_api.handle, cudnn.plan, cudnn_convolution.plan,
@@ -95,10 +100,11 @@ def pretended_gpus(made: FakeDriver | None = None) -> Iterator[FakeDriver]:
     """Two GPUs that are not there; a call that was refused is an error, wherever it was made."""
     made = made or FakeDriver()
     with pytest.MonkeyPatch.context() as patch:
-        for part in (driver, device, memory, graphs, module, steps, transfer):
+        for part in (driver, device, memory, graphs, module, steps, stream, transfer):
             patch.setattr(part, "bindings", lambda: made)
         for part in (driver, device):
             patch.setattr(part, "missing", lambda: "")
+        patch.setattr(tensor_maps, "encode", encode)
         with no_devices_yet():
             yield made
     assert not made.refused, made.refused

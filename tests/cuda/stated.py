@@ -9,8 +9,10 @@ from ridgeline.fusion.groups import Roofline
 from ridgeline.ops.convolve import ConvolveAttrs
 from ridgeline.runtime.cuda.attention import AttentionKernels, CudnnAttention, Problem
 from ridgeline.runtime.cuda.backend import CudaBackend, JoinedKernels
+from ridgeline.runtime.cuda.control_flow import DeviceControlFlow
 from ridgeline.runtime.cuda.cudnn_convolution import CudnnConvolution
 from ridgeline.runtime.cuda.product import CublasProduct
+from ridgeline.runtime.cuda.user_kernels import UserKernels
 from ridgeline.schedules.gpu.machine import H200, GpuMachine
 
 
@@ -20,7 +22,9 @@ class StatedGpu(CudaBackend):
     def __init__(self, facts: GpuMachine = H200, recompute: bool = True) -> None:
         self._facts, self._recompute = facts, recompute
         self._joining = JoinedKernels(facts.parameter_bytes)
-        self.product = CublasProduct()
+        self._control_flow = DeviceControlFlow("cuda:0")
+        self.user_kernels = UserKernels(facts.shared_bytes)
+        self.product = CublasProduct(self._facts)
         self.convolution = StatedConvolution(self)
         self.attention = StatedAttention(self)
         self.attention_kernels = AttentionKernels(facts.capability)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.runtime.cuda.attention import Mask, Problem, Strides, backward, forward
+from ridgeline.runtime.cuda.attention import Mask, Problem, Strides, backward, few_rows, forward
 from tests.cuda import emulated
 from tests.cuda.test_attention_gpu import rounded, truth
 
@@ -79,3 +79,52 @@ def test_kernels(case: Any, tmp_path: Path) -> None:
     if added is not None:
         empty |= (np.zeros((batch, heads, rows, columns)) + added == -np.inf).all(-1)
     np.testing.assert_array_equal(lse == np.inf, empty)
+
+
+FEW = [
+    (4, 2, 1, 330, 64, "b11c", "bool"), (8, 2, 1, 200, 128, "bh1c", "float32"),
+    (2, 2, 3, 77, 80, "b1rc", "bool"), (6, 1, 2, 129, 96, "bhrc", "float32"),
+    (2, 1, 8, 300, 32, "", ""), (3, 1, 1, 5, 16, "", ""), (2, 2, 1, 96, 64, "b11c", "bfloat16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FEW, ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_few_rows(case: Any, causal: bool, tmp_path: Path) -> None:
+    """One token, or a few, over many keys: pieces of keys, joined."""
+    heads, shared, rows, columns, width, axes, kind = case
+    if axes and causal:
+        pytest.skip("a mask says what is seen")
+    batch, dtype = 2, rl.bfloat16 if width == 64 else rl.float16
+    rng = np.random.default_rng(3)
+    shapes = [(batch, heads, rows, width), *[(batch, shared, columns, width)] * 2]
+    exact = [rounded(rng.standard_normal(shape), dtype) for shape in shapes]
+    mask, added, place = None, None, None
+    if axes:
+        sizes = {"b": batch, "h": heads, "r": rows, "c": columns}
+        mask, added, place = mask_of(axes, sizes, kind)
+    by_rows, by_columns = Strides.dense(heads, rows, width), Strides.dense(shared, columns, width)
+    given = Problem(
+        dtype.name, batch, heads, shared, rows, columns, width, width**-0.5, causal,
+        (by_rows, by_columns, by_columns, by_rows), (True, True), mask=place,
+    )  # fmt: skip
+    source = few_rows(given)
+    q, k, v = (array.astype(dtype.numpy) for array in exact)
+    out = np.full_like(q, np.nan)
+    lse = np.full((batch, heads, rows), np.nan, np.float32)
+    workspace = np.full(source.workspace_bytes // 4, np.nan, np.float32)
+    read = [q, k, v] if mask is None else [q, k, v, mask]
+    emulated.run(source, dtype.name, [*read, out, lse, workspace], tmp_path)
+    wanted = truth(exact, np.zeros(shapes[0]), causal, added)[0]
+    gap = np.linalg.norm(out.astype(np.float64) - wanted) / np.linalg.norm(wanted)
+    assert gap < (5e-3 if dtype is rl.bfloat16 else 6e-4)
+    empty = np.zeros(lse.shape, bool)
+    if added is not None:
+        empty |= (np.zeros((batch, heads, rows, columns)) + added == -np.inf).all(-1)
+    np.testing.assert_array_equal(lse == np.inf, empty)
+    scores = np.einsum("bhrw,bhcw->bhrc", exact[0], np.repeat(exact[1], heads // shared, 1))
+    scores = scores * width**-0.5 + (0 if added is None else added)
+    if causal:
+        scores = np.where(np.tri(rows, columns, dtype=bool), scores, -np.inf)
+    sums = np.log(np.exp(scores[~empty]).sum(-1))
+    np.testing.assert_allclose(lse[~empty], sums, rtol=1e-3, atol=1e-3)

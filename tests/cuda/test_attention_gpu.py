@@ -217,3 +217,35 @@ def test_a_single_gradient(length: int) -> None:
 
         got = run(*[rl.tensor(a, dtype=rl.bfloat16, device="cuda") for a in arrays])
         assert error(got, truth(arrays[:3], arrays[3], False)[1 + place]) < 5e-3
+
+
+@pytest.mark.parametrize("kind", ["bool", "float32"])
+@pytest.mark.parametrize(
+    ("batch", "heads", "shared", "rows", "columns", "width"),
+    [
+        (1, 32, 8, 1, 4096, 128),
+        (3, 8, 8, 2, 333, 64),
+        (2, 12, 1, 5, 1000, 96),
+        (16, 8, 2, 1, 77, 80),
+    ],
+)
+def test_few_rows_over_many_keys(
+    batch: int, heads: int, shared: int, rows: int, columns: int, width: int, kind: str
+) -> None:
+    rng = np.random.default_rng(rows)
+    shapes = [(batch, heads, rows, width), *[(batch, shared, columns, width)] * 2]
+    exact = [rounded(rng.standard_normal(shape), rl.bfloat16) for shape in shapes]
+    kept = rng.random((batch, 1, 1, columns)) < 0.7
+    kept[..., columns // 2 :] = False
+    mask = kept if kind == "bool" else np.where(kept, 0, -np.inf).astype(np.float32)
+    wanted = truth(exact, np.zeros(shapes[0]), False, np.where(kept, 0, -np.inf))[0]
+    q, k, v = (rl.tensor(a, device="cuda").to(rl.bfloat16) for a in exact)
+    attend = rl.jit(
+        lambda q, k, v, m: scaled_dot_product_attention(
+            q, k, v, attn_mask=m, enable_gqa=heads != shared
+        )
+    )
+    for _ in range(3):
+        out = attend(q, k, v, rl.tensor(mask, device="cuda")).float().cpu().numpy()
+        gap = np.linalg.norm(out - wanted) / np.linalg.norm(wanted)
+        assert gap < 5e-3

@@ -14,6 +14,7 @@ from ridgeline.runtime.cuda.attention import (
     Problem,
     Strides,
     backward,
+    few_rows,
     forward,
     is_attention,
     is_generated,
@@ -132,3 +133,19 @@ def test_batches_of_a_mask_that_are_no_one_stride_have_no_kernel() -> None:
         out = rl.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         (node,) = (n for n in topological([read(out)]) if n.op is ATTENTION)
         assert is_attention(node) == there
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"])
+def test_kernels_of_few_rows_compile(arch: str) -> None:
+    """For every architecture that has tensor cores for 16-bit floats, which attention is for."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    texts = []
+    for width, dtype, rows in ((128, "bfloat16", 1), (80, "float16", 3)):
+        for mask in MASKS:
+            q, k = Strides.dense(8, rows, width), Strides.dense(2, 257, width)
+            given = Problem(
+                dtype, 2, 8, 2, rows, 257, width, 0.125, False, (q, k, k, q), (True, True),
+                mask=mask,
+            )  # fmt: skip
+            texts.append(few_rows(given).text)
+    assert all(image.startswith(b"\x7fELF") for image in compile_all(texts, arch))

@@ -21,11 +21,13 @@ from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
 from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
+from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.models.resnet import Bottleneck
 from ridgeline.ops.convolve import CONVOLVE, FILTER, FORWARD, ConvolveAttrs
+from ridgeline.ops.movement import PERMUTE
 from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_convolution
 from ridgeline.runtime.cuda.cudnn_convolution import ConvolutionLaunch
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
@@ -221,6 +223,14 @@ def test_what_the_library_is_told_of_a_bias_and_a_relu(told: Recorder) -> None:
     assert [memory[number].slot for number in held] == [20, 21, 22, 23]
 
 
+def test_what_the_library_is_told_of_channels_that_are_second(told: Recorder) -> None:
+    cudnn_convolution._operations(replace(ALONG, second=True), "float32")
+    assert told.of(Attribute.TENSOR_SIZES) == [[8, 6, 1, 50], [10, 3, 1, 5], [8, 10, 1, 25]]
+    assert told.of(Attribute.TENSOR_STRIDES) == [
+        [300, 50, 50, 1], [15, 5, 5, 1], [250, 25, 25, 1],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("channels", "dtype", "joined"), [(64, "bfloat16", True), (256, "bfloat16", False),
                                       (64, "float32", False)],
@@ -242,6 +252,43 @@ def test_a_relu_goes_with_a_convolution_where_that_pays(
     assert found.attrs.rectified == joined
 
 
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("points", [1, 3])
+@pytest.mark.parametrize("shortened", [False, True])
+def test_float32_is_convolved_as_it_lies_unless_it_is_shortened(
+    shortened: bool, points: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    shapes = (2, 8, 5, 6), (12, 8 // groups, points, points), (2, 12, 5, 6)
+    x, w, ct = (rl.tensor(rng.standard_normal(s).astype(np.float32)) for s in shapes)
+
+    def both(lib: Any, *operands: Any) -> Any:
+        x, w = (o.detach().requires_grad_() for o in operands[:2])
+        y = lib.nn.functional.conv2d(x, w, padding=points // 2, groups=groups)
+        y.backward(operands[2])
+        return y.detach(), x.grad, w.grad
+
+    graph = Graph(*traced(lambda *o: both(rl, *o), (x, w, ct), monkeypatch))
+    monkeypatch.setattr(cudnn_api, "library", object)
+    monkeypatch.setattr(cudnn_api, "version", lambda: 0)
+    monkeypatch.setattr(cudnn_convolution, "_LEAST", 1)
+    monkeypatch.setattr(cudnn_convolution, "_LEAST_EXACT", 1)
+    with rl.config.override(allow_tf32_convolutions=shortened):
+        made = optimize(graph, compilation(graph, WithCudnn()))
+    found = [n.attrs for n in made.order if n.op is CONVOLVE]
+    assert {attrs.second for attrs in found} == {not shortened}
+    # of filters of one point, only the gradient by these is no product of matrices as they lie
+    products = points == 1 and groups == 1 and not shortened
+    assert len(found) == (1 if products else 3)
+    if not shortened:
+        assert not any(n.op is PERMUTE for n in made.order)
+    given = dict(zip(made.inputs, (n.numpy() for n in (x, w, ct))))
+    truth = both(torch, *(torch.tensor(v, dtype=torch.float64) for v in given.values()))
+    for got, wanted in zip(evaluate(made.outputs, given, order=made.order), truth):
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-5, atol=1e-5)
+
+
 SHAPES = [
     ((8, 64, 28, 28), (64, 64, 3, 3), {"padding": 1}),
     ((8, 128, 28, 28), (128, 128, 3, 3), {"padding": 1, "stride": 2}),
@@ -258,10 +305,11 @@ SHAPES = [
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float32", "shortened"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_convolutions_and_their_gradients(shape: Any, dtype: str) -> None:
+def test_convolutions_and_their_gradients(shape: Any, kind: str) -> None:
     torch = pytest.importorskip("torch")
+    dtype = "float32" if kind == "shortened" else kind
     image, filters, settings = shape
     rng = np.random.default_rng(0)
     name = f"conv{len(image) - 2}d"
@@ -285,9 +333,10 @@ def test_convolutions_and_their_gradients(shape: Any, dtype: str) -> None:
         y.backward(ct)
         return y, x.grad, w.grad
 
-    limit = {"bfloat16": 4e-3, "float16": 5e-4, "float32": 1e-5}[dtype]
-    for _ in range(3):  # step by step, captured, and replayed
-        found = run(*given)
+    limit = {"bfloat16": 4e-3, "float16": 5e-4, "float32": 1e-5, "shortened": 1e-3}[kind]
+    with rl.config.override(allow_tf32_convolutions=kind == "shortened"):
+        for _ in range(3):  # step by step, captured, and replayed
+            found = run(*given)
     for got, wanted in zip(found, (result.detach(), *(v.grad for v in exact))):
         difference = got.detach().double().cpu().numpy() - wanted.cpu().numpy()
         assert np.linalg.norm(difference) <= limit * float(wanted.norm())
@@ -315,8 +364,9 @@ def test_convolutions_with_a_relu(shape: Any, bias: bool, dtype: str) -> None:
         return nn.functional.relu(getattr(nn.functional, name)(*operands, **settings))
 
     limit = {"bfloat16": 4e-3, "float16": 5e-4, "float32": 1e-5}[dtype]
-    for _ in range(3):
-        found = run(*given).double().cpu().numpy()
+    with rl.config.override(allow_tf32_convolutions=False):
+        for _ in range(3):
+            found = run(*given).double().cpu().numpy()
     assert found.min() == 0
     assert np.linalg.norm(found - wanted.cpu().numpy()) <= limit * float(wanted.norm())
     values[0].view(-1)[0] = float("nan")

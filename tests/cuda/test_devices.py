@@ -308,6 +308,7 @@ def test_finalizers_leave_the_device_as_it_is(fake: FakeDriver) -> None:
 
     class Drop:
         slots: frozenset[int] = frozenset()
+        waits = False
 
         def enqueue(self, stream: Any) -> None:
             held.clear()
@@ -372,6 +373,7 @@ def test_plans_on_one_stream_do_not_interleave(fake: FakeDriver) -> None:
 
     class Slow:
         slots: frozenset[int] = frozenset()
+        waits = False
 
         def __init__(self, plan: int) -> None:
             self.plan = plan

@@ -74,7 +74,7 @@ def test_reports_wait_for_streams_without_holding_others_up(fake: FakeDriver) ->
     for stream in (main, side):
         watch = flags.watch(stream)
         watch.add(report)
-        ctypes.c_bool.from_address(watch.address).value = True
+        ctypes.c_bool.from_address(watch.device_address).value = True
     threads = [
         threading.Thread(target=meet, args=pair, daemon=True)
         for pair in ((main, side), (side, main))

@@ -10,15 +10,16 @@ from ridgeline.devices import device
 from ridgeline.dtypes import DType
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
-from ridgeline.graph.node import node
-from ridgeline.graph.passes.legalize.decompose import last_updates, tiled_sorts
+from ridgeline.graph.node import Node, TensorType, leaf, node
+from ridgeline.graph.passes.legalize.decompose import last_updates, tiled_sorts, widened_sums
 from ridgeline.ops.gather import scatter
 from ridgeline.ops.radix import RANK, DigitAttrs
 from ridgeline.ops.sort import sort
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TileAttrs, tiled
+from ridgeline.ops.tiled_selection import smallest_by_tiles, tile_size
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from tests.compiler.passing import prepared
-from tests.cuda.lowering import interpreted, schedule
+from tests.cuda.lowering import SMALL_GPU, interpreted, schedule
 from tests.cuda.programs import call, given
 
 RNG = np.random.default_rng(5)
@@ -52,6 +53,61 @@ def test_radix_passes_by_tiles(shape: tuple[int, ...], dtype: DType, digit: Digi
     places = np.argsort((values >> shift) & mask, -1, kind="stable")
     np.testing.assert_array_equal(found[0], np.take_along_axis(values, places, -1))
     np.testing.assert_array_equal(found[1], np.take_along_axis(before, places, -1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "dtype", "alike"),
+    [
+        ((2, 700), 40, dtypes.uint32, 50),
+        ((1100,), 17, dtypes.uint32, 1 << 31),
+        ((1, 1025), 1, dtypes.uint64, 3),
+        pytest.param((5000,), 17, dtypes.uint32, 1 << 31, marks=pytest.mark.slow),
+        pytest.param((1, 4097), 1, dtypes.uint64, 3, marks=pytest.mark.slow),
+        ((300,), 75, dtypes.uint8, 200),
+        ((3, 1029), 257, dtypes.uint32, 1),
+    ],
+)
+def test_selections_by_tiles(shape: tuple[int, ...], count: int, dtype: DType, alike: int) -> None:
+    keys = given(dtype, *shape)
+    values = RNG.integers(0, alike, shape).astype(dtype.numpy)
+    values[..., 7] = np.iinfo(dtype.numpy).max  # the largest key is no mark of an empty place
+    both = smallest_by_tiles(keys, count)
+    assert both is not None
+    found = interpreted(both, [keys], [values])
+    places = np.sort(np.argsort(values, -1, kind="stable")[..., :count], -1)
+    np.testing.assert_array_equal(found[1], places)
+    np.testing.assert_array_equal(found[0], np.take_along_axis(values, places, -1))
+
+
+def test_a_tile_that_is_all_largest_keys_keeps_its_first() -> None:
+    keys = given(dtypes.uint32, 600)
+    values = np.full(600, 0xFFFFFFFF, np.uint32)
+    both = smallest_by_tiles(keys, 30)
+    assert both is not None
+    found = interpreted(both, [keys], [values])
+    np.testing.assert_array_equal(found[1], np.arange(30))
+
+
+@pytest.mark.parametrize("length", [4096, 4097, 8191, 8193, 50257, 999_983])
+@pytest.mark.parametrize("count", [1, 40, 1024])
+def test_every_tile_has_as_many_as_are_wanted(length: int, count: int) -> None:
+    size = tile_size(length, count, 4096)
+    assert size is not None and size <= 4096
+    tiles = -(-length // size)
+    assert length - (tiles - 1) * size >= count
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"])
+def test_selections_compile_for_every_architecture(arch: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_all, generate
+
+    x = given(dtypes.float32, 3, 5000)
+    outputs = prepared(sort(x, 1, True, 40), [x])
+    written = tiled_sorts(Graph(outputs, [x]), T4.shared_bytes).outputs
+    texts = [generate(made.kernel).text for made in schedule(written, [x], T4)]
+    for image in compile_all(texts, arch):
+        assert image.startswith(b"\x7fELF")
 
 
 def test_counts_are_those_of_the_definition() -> None:
@@ -155,3 +211,46 @@ def test_few_updates_and_those_of_many_rows_stay_in_order() -> None:
         updates = given(dtypes.float32, *index.shape, 1 << 14)  # type: ignore[arg-type]
         output = scatter(x, updates, [index], (0,))
         assert last_updates(Graph.below([output])).outputs == (output,)
+
+
+def _on_gpu(dtype: DType, *shape: int) -> Node:
+    return leaf(TensorType(shape, dtype, "cuda:0"))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16])
+@pytest.mark.parametrize(("rows", "places", "updates"), [(512, 7, 40), (600, 40, 30), (520, 1, 25)])
+def test_rows_are_summed_in_shared_memory(
+    dtype: DType, rows: int, places: int, updates: int
+) -> None:
+    x, y = _on_gpu(dtype, rows, places), _on_gpu(dtype, rows, updates)
+    i = _on_gpu(dtypes.int64, rows, updates)
+    outputs = prepared([call("scatter_add", x, 1, i, y)], [x, i, y])
+    outputs = list(widened_sums(Graph(outputs, [x, i, y])).outputs)
+    base, added = (RNG.standard_normal((rows, n)).astype(dtype.numpy) for n in (places, updates))
+    at = RNG.integers(0, places, (rows, updates))
+    made = schedule(outputs, [x, i, y], SMALL_GPU)
+    assert [one.kernel.name.split("_")[0] for one in made] == ["scatter"]  # no pass in float64
+    (result,) = interpreted(outputs, [x, i, y], [base, at, added])
+    wanted = base.astype(np.float64)
+    np.add.at(wanted, (np.arange(rows)[:, None], at), added.astype(np.float64))
+    np.testing.assert_array_equal(result, wanted.astype(dtype.numpy))
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"])
+def test_scatters_compile_for_every_architecture(arch: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_all, generate
+
+    texts = []
+    x, i, y = (_on_gpu(d, 4096, 4096) for d in (dtypes.float32, dtypes.int64, dtypes.float32))
+    lines, at, new = (
+        _on_gpu(dtypes.float32, 1000, 64), _on_gpu(dtypes.int64, 8000),
+        _on_gpu(dtypes.float32, 8000, 64),
+    )  # fmt: skip
+    for output, inputs in (
+        (call("scatter_add", x, 1, i, y), [x, i, y]),
+        (call("index_add", lines, 0, at, new), [lines, at, new]),
+    ):
+        outputs = widened_sums(Graph(prepared([output], inputs), inputs)).outputs
+        texts += [generate(made.kernel).text for made in schedule(outputs, inputs, H200)]
+    assert all(image.startswith(b"\x7fELF") for image in compile_all(texts, arch))

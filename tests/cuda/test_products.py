@@ -64,6 +64,7 @@ _CASES: dict[str, tuple[Function, list[tuple[int, ...]], int]] = {
     ),
     "heads back": (lambda a, b: a @ b.transpose(1, 2), [(2, 3, 100, 150), (2, 150, 3, 200)], 2),
     "one row": (lambda a, b: a @ b, [(1, 3000), (3000, 3000)], 1),
+    "few rows": (lambda a, w: rl.nn.functional.linear(a, w), [(8, 1024), (1024, 1024)], 1),
     "outer": (lambda a, b: rl.einsum("ij,ik->jk", a, b), [(300, 200), (300, 250)], 1),
     "to another order": (
         lambda a, b: rl.einsum("bmk,bkn->mbn", a, b), [(4, 60, 300), (4, 300, 200)], 1

@@ -104,6 +104,23 @@ def test_a_plan_launches_then_replays_a_graph(fake: FakeDriver) -> None:
     assert len({r.device_address for r in results}) == 3
 
 
+def test_a_single_kernel_is_a_graph_when_its_addresses_come_again(fake: FakeDriver) -> None:
+    slots = Slots(inputs=1, made=(64,), arena=(), arena_bytes=0, workspace_bytes=0)
+
+    def steps(words: ArgumentWords) -> list[KernelStep]:
+        return [KernelStep(fake.function("only", 2), 1, 32, 0, 1, (0, 1), words)]
+
+    plan = DevicePlan(device.device(0), slots, steps)
+    given = DeviceSpace(0).take_in(np.ones(4, np.float32))
+    for _ in range(20):
+        result = plan.run([given])[1]
+        assert fake.launches[-1][1] == (given.device_address, result.device_address)
+    (graphs,) = plan.graphs.values()
+    assert graphs.captured == 2 and fake.calls["cuGraphLaunch"] == 17  # two sets in turn
+    held = [plan.run([given])[1] for _ in range(10)]
+    assert graphs.captured <= 3 and len(held) == 10  # other addresses every time: just launched
+
+
 def test_addresses_that_come_again_need_no_new_graph(fake: FakeDriver) -> None:
     plan = plan_of(fake)
     inputs = [DeviceSpace(0).take_in(np.ones(4, np.float32)) for _ in range(2)]
@@ -127,6 +144,7 @@ class LibraryCall:
     """A step that is not a kernel of our own."""
 
     slots = frozenset((0, 1))
+    waits = False
 
     def __init__(self) -> None:
         self.calls = 0
@@ -193,7 +211,7 @@ def _wrong() -> None:
 
 def _set(watch: flags.ErrorFlag) -> None:
     """What a kernel does."""
-    ctypes.c_bool.from_address(watch.address).value = True
+    ctypes.c_bool.from_address(watch.device_address).value = True
 
 
 def test_a_wrong_index_is_raised_on_the_next_read(fake: FakeDriver) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ridgeline as rl
-from ridgeline.execution import tiers
+from ridgeline.execution import interpreter_cost
 
 from .fake_code import FakeCode
 from .seams import MOVES, SEAMS, check
@@ -23,7 +23,7 @@ def test_pieces_of_both_tiers_meet(
     fake_code: FakeCode, monkeypatch: pytest.MonkeyPatch, name: str, rows: int
 ) -> None:
     """Small pieces are interpreted, and those of more than 45 elements compiled at once."""
-    monkeypatch.setattr(tiers, "_PER_ELEMENT", 1e-3)
+    monkeypatch.setattr(interpreter_cost, "_PER_ELEMENT", 1e-3)
     with rl.config.override(tier="auto"):
         for places in MOVES.values():
             check(SEAMS[name], *places, rows)

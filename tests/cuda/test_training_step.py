@@ -108,7 +108,7 @@ def test_what_was_begun_while_kernels_were_scheduled_is_what_is_compiled(
 ) -> None:
     texts: list[str] = []
 
-    def begin(text: str, arch: str) -> Future[bytes]:
+    def begin(text: str, arch: str, options: object = ()) -> Future[bytes]:
         texts.append(text)
         made: Future[bytes] = Future()
         made.set_result(text.encode())

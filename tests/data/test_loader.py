@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -152,3 +153,31 @@ def test_mistakes_are_named() -> None:
     ragged = [np.zeros(2), np.zeros(3)]
     with pytest.raises(ShapeError, match="different shapes"):
         list(DataLoader(ragged, 2))  # type: ignore[arg-type]
+
+
+def test_orders_that_are_too_long_to_be_held_are_drawn_as_they_are_needed() -> None:
+    many = RandomSampler(PAIRS, replacement=True, num_samples=10**12, seed=3)
+    few = RandomSampler(PAIRS, replacement=True, num_samples=70_000, seed=3)
+    first = next(iter(DataLoader(PAIRS, batch_size=4, sampler=many)))
+    again = next(iter(DataLoader(PAIRS, batch_size=4, sampler=few)))
+    assert [a.tolist() for a in first] == [a.tolist() for a in again]
+    assert list(islice(many, 70_000)) == few.indices(0).tolist()
+    assert len(DataLoader(PAIRS, batch_size=4, sampler=many)) == 10**12 // 4
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sampler_may_go_on_for_ever(workers: int) -> None:
+    class Endless:
+        def __iter__(self) -> Any:
+            return cycle(range(len(PAIRS)))
+
+    class Backwards(RandomSampler):
+        def __iter__(self) -> Any:
+            return iter(range(len(PAIRS) - 1, -1, -1))
+
+    loader = DataLoader(PAIRS, batch_size=3, sampler=Endless(), num_workers=workers)
+    taken = list(islice(loader, len(PAIRS)))
+    assert len(taken) == len(PAIRS) and all(len(batch[0]) == 3 for batch in taken)
+    turned = [batch[0] for batch in DataLoader(PAIRS, batch_size=1, sampler=Backwards(PAIRS))]
+    straight = [batch[0] for batch in DataLoader(PAIRS, batch_size=1)]
+    assert [t.tolist() for t in turned] == [s.tolist() for s in reversed(straight)]

@@ -210,3 +210,29 @@ def test_a_text_without_a_space_is_not_quadratic(tmp_path: Path) -> None:
     theirs.save(str(tmp_path / "tokenizer.json"))
     text = "thequickbrownfox" * 2000
     assert FileTokenizer(tmp_path).encode(text).tolist() == theirs.encode(text).ids
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("padding", [None, {}, {"length": 9}, {"pad_to_multiple_of": 4}])
+def test_batches_are_filled_up_as_the_file_says(
+    padding: dict[str, int] | None, side: str, tmp_path: Path
+) -> None:
+    words = {"[UNK]": 0, "[PAD]": 1, "a": 2, "b": 3}
+    theirs = Tokenizer(models.WordLevel(words, "[UNK]"))
+    theirs.pre_tokenizer = pre_tokenizers.Whitespace()
+    if padding is not None:
+        theirs.enable_padding(direction=side, pad_id=3, **padding)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = FileTokenizer(tmp_path)
+    assert repr(ours) == "FileTokenizer(WordLevel, vocab_size=4)"
+    if padding is None:
+        theirs.enable_padding(pad_id=1)  # the token [PAD], behind
+    texts = ["a b a", "c", "", "b a b a b"]
+    wanted = theirs.encode_batch(texts)
+    tokens, mask = ours.batch(texts)
+    assert tokens.tolist() == [one.ids for one in wanted]
+    assert mask.tolist() == [one.attention_mask for one in wanted]
+    assert ours.batch(["a", "a b"], pad=0)[0].min().item() == 0
+    assert ours.batch([])[0].shape == (0, 0)
+    with pytest.raises(BadValueError, match="several texts"):
+        ours.batch("a b")

@@ -361,3 +361,19 @@ def test_a_program_is_not_traced(tmp_path: Path) -> None:
     program = rl.load_program(path)
     with pytest.raises(rl.RidgelineError, match="while jit traces"):
         rl.jit(lambda x: program(x) * 2)(rl.ones(3))
+
+
+def test_half_precision_runs_without_instructions_for_it(tmp_path: Path) -> None:
+    """Code for old processors calls functions of the file, to the bits of F16C."""
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    singles = halves.astype(np.float32).view(np.uint32)
+    # around all that a half holds and what lies between two of them, and any bits
+    near = [singles + offset for offset in (0, 1, 0xFFF, 0x1000, 0x1001, 0xFFFFFFFF)]
+    drawn = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
+    values = np.concatenate([*near, drawn]).view(np.float32)
+    cases = {"wider": (lambda x: x.float(), halves), "shorter": (lambda x: x.half(), values)}
+    for name, (function, given) in cases.items():
+        jitted, x = rl.jit(function), rl.tensor(given)
+        jitted.export(tmp_path / name, x, instruction_sets=("x86-64-v2",))
+        found = rl.load_program(tmp_path / name)(x).numpy()
+        assert found.tobytes() == jitted(x).numpy().tobytes()

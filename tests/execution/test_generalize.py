@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.compiler.background import background
 from ridgeline.config import config
-from ridgeline.execution import generalize
+from ridgeline.execution import generalize, tiers
 from ridgeline.execution.generalize import sizes_of
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.sizes import evaluate
 
 Floats = NDArray[np.floating]
@@ -21,7 +23,8 @@ Floats = NDArray[np.floating]
 
 @pytest.fixture(autouse=True)
 def beside(nothing_recorded: None) -> Iterator[None]:
-    with config.override(background=True, tier="auto"):
+    # tapes have programs over unknown sizes of their own, see tests/tape/openings.py
+    with config.override(background=True, tier="auto", tape=False):
         generalize._forms.clear()
         yield
         background.wait()
@@ -177,3 +180,31 @@ def test_a_defect_of_the_compiler_is_said_and_the_program_goes_on(
                 x = (x @ weight) + x.mean(0)
             _close(x, np.full((length, 16), 32.0))
             background.wait()
+
+
+def test_a_piece_that_comes_very_often_gets_a_program_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where many come in turns they go on sharing one, and nobody derives anything again."""
+    monkeypatch.setattr(tiers, "_OFTEN", 8)
+    weight = rl.tensor(np.eye(16, dtype=np.float32))
+    own: list[int] = []
+    compile_beside = tiers._compile_beside
+
+    def noted(piece: tiers._Piece, settings: Any, graph: Graph) -> None:
+        own.append(int(graph.outputs[0].shape[0]))
+        compile_beside(piece, settings, graph)
+
+    monkeypatch.setattr(tiers, "_compile_beside", noted)
+
+    def run(length: int) -> None:
+        x = rl.tensor(np.full((length, 16), 0.5, np.float32))
+        for _ in range(12):
+            x = (x @ weight).tanh() + x.mean(0)
+        x.numpy()
+
+    with config.override(tape=True):
+        _programs(run, [5, 6, 7, 8, 9, 10, 11, 12] * 12)
+        assert not own
+        assert _programs(run, [7] * 60)[-1] in ("matched", "found")
+    assert set(own) <= {7}

@@ -138,3 +138,11 @@ def test_wrong_input() -> None:
     ):
         with pytest.raises(RidgelineError):
             wrong()
+
+
+@pytest.mark.parametrize("wrong", [True, 2.0, "2", None])
+@pytest.mark.parametrize("name", ["avg_pool2d", "max_pool2d"])
+def test_windows_are_ints_and_the_error_names_them(name: str, wrong: object) -> None:
+    images = rl.ones(1, 1, 4, 4)
+    with pytest.raises(TypeError, match="kernel_size: ints are needed"):
+        getattr(rl.nn.functional, name)(images, wrong)

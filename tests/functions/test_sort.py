@@ -45,6 +45,30 @@ def test_few_of_many() -> None:
     agree(lambda lib, x: x.kthvalue(3, 1), [numbers((3, 100))], second=True)
 
 
+@pytest.mark.parametrize("length", [600, 1025, 5000])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_the_first_of_long_rows_are_those_of_a_stable_sort(dtype: str, length: int) -> None:
+    """Rows whose blocks stand for them: with ties, NaN, infinities and the largest numbers."""
+    rng = np.random.default_rng(length)
+    rows = np.round(rng.standard_normal((4, length)) * 20)
+    rows[1] = rows[1] % 3
+    values = rows.astype(dtype)
+    values[2, -9:] = values[2, :9] = np.iinfo(dtype).max if dtype[0] == "i" else np.inf
+    if dtype[0] == "f":
+        values[3, ::7] = np.nan
+    for count in (1, 13):
+        for largest in (True, False):
+            found = rl.jit(lambda x: rl.topk(x, count, 1, largest))(rl.tensor(values))  # noqa: B023
+            # NumPy sorts NaN last, as we do; turned and negated places keep equal ones in order
+            order = np.argsort(values, 1, kind="stable")
+            if largest:
+                turned = np.argsort(values[:, ::-1], 1, kind="stable")
+                order = length - 1 - turned[:, ::-1]
+            np.testing.assert_array_equal(found[1].numpy(), order[:, :count])
+            wanted = np.take_along_axis(values, order[:, :count], 1)
+            np.testing.assert_array_equal(found[0].numpy(), wanted)
+
+
 @pytest.mark.parametrize("dim", [None, 0, 1])
 def test_medians(dim: int | None) -> None:
     x = numbers((4, 5))

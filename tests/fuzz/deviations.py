@@ -45,7 +45,7 @@ def interpreted_programs() -> Iterator[None]:
 
 def _interpreted(graph: Graph) -> tiers.Runnable:
     """A program that shares no node with recorded work, of which nodes get values."""
-    prepared = tiers._prepared(graph)
+    prepared = tiers.prepared(graph)
     fresh = {node: leaf(node.type) for node in prepared.inputs}
     outputs = substitute(prepared.outputs, fresh)
     return tiers.Interpreted(Graph(outputs, [*fresh.values()]))
@@ -81,7 +81,8 @@ class Deviations:
         """Called before a line, with the local variables of the step."""
         act = self._acts.get((self._call, line))
         if act is not None:
-            tensors = [value for name, value in sorted(names.items()) if name[0] in "tx"]
+            named = [value for name, value in sorted(names.items()) if name[0] in "tx"]
+            tensors = [value for value in named if value is not None]  # an unused gradient is
             act({"tensor": self._draw.choice(tensors), "kept": self._kept})
 
 

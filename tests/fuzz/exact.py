@@ -27,7 +27,8 @@ def unary(m: Maker) -> Statement | None:
     if a.floating:
         forms += [f"rl.floor({n} / 2)", f"rl.round({n} / 2)", f"rl.ceil({n} / 4)", f"{n} / 2",
                   f"rl.trunc({n} / 2)", f"rl.isnan({n})", f"rl.fmod({n}, 3)", f"{n} ** 2",
-                  f"rl.isfinite({n})", f"rl.copysign({n}, {n} - 1)", f"rl.signbit({n})",
+                  f"rl.isfinite({n})", f"rl.copysign({n}, {n} - 1)",
+                  f"rl.signbit({n}) & ({n} == {n})",  # NaN has any sign
                   f"rl.heaviside({n}, {n} * 0 + 1)",
                   f"rl.nan_to_num({n}, 1., 2., 3.)"]  # fmt: skip
         if a.tracked:

@@ -22,6 +22,7 @@ from ridgeline.ops.contract import CONTRACT, PRODUCT
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.runtime.cuda.launches import KernelLaunch
 from ridgeline.runtime.cuda.product import CublasProduct, Matrix, ProductLaunch
+from ridgeline.schedules.gpu.machine import T4
 from ridgeline.tensors.tensor import read
 from tests.compiler.passing import optimized
 from tests.cuda.stated import StatedGpu
@@ -45,7 +46,7 @@ def simple(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
 
 def joined(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
     graph = Graph.below([simple(made, *inputs)])
-    return with_biases(graph, CublasProduct().matches_with_bias).outputs[0]
+    return with_biases(graph, CublasProduct(T4).matches_with_bias).outputs[0]
 
 
 def ops(root: Node) -> list[str]:

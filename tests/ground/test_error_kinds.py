@@ -183,3 +183,11 @@ def test_counts_and_labels_that_do_not_fit_are_refused(way: str) -> None:
         for name in ("cumsum", "cumprod"):
             with pytest.raises(NotImplementedError):
                 getattr(rl.tensor([0.5]), name)(0, dtype=rl.bool)
+
+
+@pytest.mark.parametrize("name", ["add", "add_", "sub", "sub_"])
+def test_a_number_scales_what_comes_after_it(name: str) -> None:
+    x, y = rl.tensor([1.0]), rl.tensor([3.0])
+    with pytest.raises(TypeError):
+        getattr(x, name)(y, -2)
+    assert getattr(x, name)(-2, y).item() == (-5 if "add" in name else 7)

@@ -115,6 +115,27 @@ MORE_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon old": (
         "falcon", _falcon(multi_query=False, alibi=True, parallel_attn=False, bias=True)
     ),
+    "ministral": ("ministral", _llama(sliding_window=4, head_dim=8)),
+    "ministral in part": (
+        "ministral",
+        _llama(sliding_window=4, head_dim=8, layer_types=["full_attention", "sliding_attention"]),
+    ),
+    "biogpt": ("biogpt", _llama(num_key_value_heads=_NOTHING)),
+    "persimmon": ("persimmon", _llama(num_key_value_heads=_NOTHING)),
+    "persimmon without norms": (
+        "persimmon", _llama(num_key_value_heads=_NOTHING, qk_layernorm=False)
+    ),
+    "glm4_moe": (
+        "glm4_moe", _llama(n_routed_experts=6, n_group=2, topk_group=1, use_qk_norm=True, **_MOE)
+    ),
+    "glm4_moe with biases": (
+        "glm4_moe", _llama(n_routed_experts=6, attention_bias=True, head_dim=8, **_MOE)
+    ),
+    "dots1": (
+        "dots1",
+        _llama(n_routed_experts=6, n_shared_experts=2, first_k_dense_replace=1, **_MOE,
+               sliding_window=4, max_window_layers=1),
+    ),
     "starcoder2": ("starcoder2", _llama(sliding_window=4)),
     "stablelm": ("stablelm", _llama()),
     "stablelm with norms": (
@@ -185,6 +206,8 @@ ENCODERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "roberta": ("Roberta", _bert(pad_token_id=1), _FORMS),
     "xlm-roberta": ("XLMRoberta", _bert(), _FORMS),
     "camembert": ("Camembert", _bert(), _FORMS),
+    "ernie": ("Ernie", _bert(), _FORMS),
+    "data2vec-text": ("Data2VecText", _bert(pad_token_id=1), _FORMS),
     "distilbert": (
         "DistilBert",
         {"vocab_size": WORDS, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4,
@@ -247,6 +270,8 @@ SEQUENCES: list[tuple[str, str, dict[str, Any]]] = [
     ("t5", "T5ForConditionalGeneration", _T5 | {"feed_forward_proj": "gated-gelu"}),
     ("t5", "T5EncoderModel", _T5),
     ("t5", "T5Model", _T5),
+    ("mt5", "MT5ForConditionalGeneration", _T5 | {"feed_forward_proj": "gated-gelu"}),
+    ("mt5", "MT5EncoderModel", _T5 | {"feed_forward_proj": "relu"}),
     ("bart", "BartForConditionalGeneration", _bart(scale_embedding=True)),
     ("mbart", "MBartForConditionalGeneration", _bart()),
     ("marian", "MarianMTModel", _bart(scale_embedding=True)),

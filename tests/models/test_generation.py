@@ -13,7 +13,7 @@ from ridgeline import compiler
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import ArgumentError, ShapeError
-from ridgeline.models import GPT2, Llama, generate
+from ridgeline.models import GPT2, Llama, generate, generation
 from ridgeline.models.generation import shares
 from ridgeline.random import manual_seed
 from ridgeline.tensors.tensor import tensor
@@ -165,3 +165,20 @@ def test_prompts_of_different_lengths_do_not_see_each_other(kind: Any, interpret
         assert row[4 - len(prompt) :].tolist() == alone.tolist()
     with pytest.raises(ShapeError, match="prompt 1 of 2 is empty"):
         generate(made, [[1], []], 2)
+
+
+def test_the_end_is_noticed_late_and_nothing_follows_it(
+    model: Llama, interpreted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a device is asked now and then, rows are cut where all had come to their end."""
+    tokens = np.array([[5, 3, 7, 9, 9], [4, 9, 9, 9, 9]])
+    assert generation._ended(tokens, 9) == 4 and generation._ended(tokens, 8) == 5
+    prompt = PROMPT[:1]
+    eos = int(as_array(generate(model, prompt, 12))[0, 6])
+    wanted = as_array(generate(model, prompt, 12, eos=eos))[:, 3:]
+    chosen = generation._chosen
+    monkeypatch.setattr(generation, "_chosen", lambda *given: chosen(*given[:-1], 7))
+    columns = list(generate(model, prompt, 12, eos=eos, stream=True))
+    found = np.stack([as_array(column) for column in columns], 1)
+    assert found.shape[1] > wanted.shape[1]  # it was noticed late
+    np.testing.assert_array_equal(found[:, : generation._ended(found, eos)], wanted)

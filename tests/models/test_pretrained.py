@@ -312,6 +312,24 @@ def test_a_folder_of_another_kind(folder: Path) -> None:
         models.from_pretrained(folder / "nowhere")
 
 
+def test_the_name_of_a_download_means_its_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    download = tmp_path / "cache" / "models--org--tiny.model"
+    (download / "refs").mkdir(parents=True)
+    (download / "snapshots").mkdir()
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(InputFileError, match=r"there is no folder org/tiny\.model") as raised:
+        models.from_pretrained("org/tiny.model")
+    assert "`hf download org/tiny.model`" in str(raised.value)
+    (download / "refs" / "main").write_text("0123abc\n")
+    (download / "snapshots" / "0123abc").symlink_to(folder)
+    assert type(models.from_pretrained("org/tiny.model")) is type(models.from_pretrained(folder))
+    (download / "refs" / "main").write_text("../..\n")
+    with pytest.raises(InputFileError, match="there is no folder"):
+        models.from_pretrained("org/tiny.model")
+
+
 def test_a_missing_shard(tmp_path: Path) -> None:
     saved("llama", tmp_path, max_shard_size="20KB")
     sorted(tmp_path.glob("*.safetensors"))[1].unlink()

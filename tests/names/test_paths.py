@@ -37,7 +37,7 @@ def test_a_path_of_torch_has_our_names(path: str, name: str, home: str) -> None:
     ("module", "name", "said"),
     [
         (rl, "matmull", "Did you mean matmul"), (rl.nn, "Linar", "Did you mean Linear"),
-        (rl, "export", "not exported to other"), (rl.nn.functional, "relux", "Did you mean relu"),
+        (rl, "export", "from_torch_export reads"), (rl.nn.functional, "relux", "Did you mean relu"),
         (rl.nn, "interpolate", "nn.functional.interpolate"), (rl.optim, "Adamm", "Adam"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
+import ridgeline as rl
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
 from ridgeline.dtypes import float64, int64
@@ -245,3 +246,25 @@ def test_an_assigned_buffer_is_registered_and_saved_unless_it_is_transient() -> 
     assert list(layer.state_dict()) == ["steps"]
     assert [name for name, _ in layer.named_buffers()] == ["steps", "cache"]
     assert isinstance(layer.cache, nn.Buffer) and not list(layer.parameters())
+
+
+def test_paths_have_the_names_of_lists_and_of_modules_that_only_hold_others() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([nn.ModuleDict({"up": nn.Linear(2, 3)})])
+            self.layers.append(nn.Linear(3, 4))
+            self.parts = nn.Module()
+            self.parts.last = nn.Linear(5, 1)
+
+        def forward(self, x: rl.Tensor) -> rl.Tensor:
+            return self.parts.last(self.layers[1](self.layers[0]["up"](x)))
+
+    net = Net()
+    with pytest.raises(rl.RidgelineError, match=r"in module layers\.0\.up"):
+        net(rl.ones(2, 9))
+    with pytest.raises(rl.RidgelineError, match=r"in module parts\.last"):
+        net(rl.ones(2, 2))
+    net.layers[1] = nn.Linear(8, 5)
+    with pytest.raises(rl.RidgelineError, match=r"in module layers\.1"):
+        net(rl.ones(2, 2))

@@ -29,6 +29,16 @@ SUPPORT = {
     "coefficients": [1.0, -2.0], "rho": [0.3], "n_supports": 2,
     "kernel_params": [0.5, 1.0, 3.0], "support_vectors": [0.1, 0.2, 0.3, -1.0, 0.5, 2.0],
 }  # fmt: skip
+CLASSES = {
+    "coefficients": [0.5, 1.0, -0.7, 0.2, -1.0, 0.4, 0.9, -0.3, 0.6, -1.1, 0.8, -0.2],
+    "rho": [0.1, -0.2, 0.05], "kernel_params": [0.5, 1.0, 3.0], "vectors_per_class": [2, 3, 1],
+    "support_vectors": np.random.default_rng(1).standard_normal(18).round(2).tolist(),
+    "classlabels_ints": [4, 5, 6],
+}  # fmt: skip
+PAIR = {
+    **CLASSES, "coefficients": [0.5, 1.0, -0.7, 0.2, -1.0, 0.4], "rho": [0.1],
+    "vectors_per_class": [4, 2], "classlabels_ints": [0, 1],
+}  # fmt: skip
 COEFFICIENTS = [1.0, -2.0, 0.5, 0.1, 0.2, 0.3, 1.0, 1.0, 1.0]
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "scaler": ("Scaler", {"offset": [1.0, 2.0, 3.0], "scale": [2.0, 0.5, 1.0]}),
@@ -50,6 +60,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "radial": ("SVMRegressor", {**SUPPORT, "kernel_type": "RBF"}),
     "polynomial": ("SVMRegressor", {**SUPPORT, "kernel_type": "POLY"}),
+    "votes": ("SVMClassifier", {**CLASSES, "kernel_type": "RBF"}),
+    "probabilities": (
+        "SVMClassifier",
+        {
+            **CLASSES, "kernel_type": "POLY", "prob_a": [-1.0, -1.5, -0.5],
+            "prob_b": [0.1, 0.0, -0.1],
+        },
+    ),
+    "two classes": ("SVMClassifier", {**PAIR, "kernel_type": "SIGMOID"}),
+    "two shares": ("SVMClassifier", {**PAIR, "post_transform": "SOFTMAX"}),
     "trees": (
         "TreeEnsembleRegressor",
         {

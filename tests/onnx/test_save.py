@@ -181,6 +181,12 @@ def test_what_has_no_form_is_said_with_its_line_and_no_file_is_left(tmp_path: Pa
         rl.onnx.save(rl.exp, tmp_path / "f.onnx", rl.ones(3), opset=7)
 
 
+def test_complex_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OnnxExportError, match="complex numbers have no form"):
+        rl.onnx.save(lambda x: x.cdouble(), tmp_path / "f.onnx", rl.ones(2))
+    assert not (tmp_path / "f.onnx").exists()
+
+
 def test_what_was_loaded_can_be_saved(tmp_path: Path) -> None:
     path = rl.onnx.save(models.lenet5().eval(), tmp_path / "a.onnx", x := rl.randn(2, 1, 32, 32))
     loaded = rl.onnx.load(path).eval()

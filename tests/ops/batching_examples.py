@@ -17,14 +17,19 @@ from ridgeline.graph.sizes import symbol
 from ridgeline.ops import (
     attention,
     checked,
+    collectives,
     complex,
     contract,
     decompositions,
     elementwise,
+    experts,
     fft,
     gather,
+    kernel_launch,
     linalg,
+    local_parts,
     movement,
+    placed,
     radix,
     random,
     reduce,
@@ -34,10 +39,14 @@ from ridgeline.ops import (
     sort,
     special,
     spectra,
+    started,
     symmetric,
     tiled_radix,
+    tiled_selection,
     tracking,
 )
+from ridgeline.simt.dispatch import user_kernel
+from tests.simt import textbook
 
 Build = Callable[..., Node]
 
@@ -52,7 +61,8 @@ class Example:
 
 # leaves and outputs have no rule; the compiler puts what libraries compute in after all batching
 _WITHOUT_RULE = (
-    "leaf", "proj", "convolve", "product", "attention_call", "attention_gradient_call",
+    "leaf", "proj", "convolve", "product", "attention_call", "attention_gradient_call", "wait",
+    *[start.name for start in started.STARTS.values()],
 )  # fmt: skip
 
 
@@ -83,6 +93,7 @@ def _symmetric() -> Any:
     return _square() + _square().T
 
 
+_ALONE = collectives.GroupName("world", "world", 1)
 _INDEX = np.array([2, 0, 2, 1])
 _MATRIX = contract.ContractAttrs(
     (3, 2, 4), (0, 1), (contract.axis(0), contract.axis(2)), (contract.axis(2), contract.axis(1))
@@ -90,6 +101,25 @@ _MATRIX = contract.ContractAttrs(
 _WINDOW = contract.ContractAttrs(
     (3, 2), (0,), (contract.AxisMap(((0, 2), (1, 1))),), (contract.axis(1),)
 )
+
+
+def _number(value: int) -> Node:
+    return elementwise.iota((1,), 0, dtypes.int64) + value
+
+
+_CHOSEN, _COUNTS = np.array([[2, 0], [1, 2], [3, 0]]), np.array([2, 1, 2])
+_EXPERTS = {
+    "expert_counts": [Example(lambda chosen: experts.expert_counts(chosen, 3), (_CHOSEN,))],
+    "to_experts": [Example(experts.to_experts, (_draw(3, 2, 4), _CHOSEN, _COUNTS))],
+    "from_experts": [Example(experts.from_experts, (_draw(6, 4), _CHOSEN, _COUNTS))],
+    "grouped_product": [Example(experts.grouped_product, (_draw(6, 4), _draw(3, 5, 4), _COUNTS))],
+    "grouped_outer": [
+        Example(
+            lambda rows, columns, counts: experts.grouped_outer(rows, columns, counts, 3),
+            (_draw(6, 4), _draw(6, 5), _COUNTS),
+        )
+    ],
+}
 
 
 def _factor(build: Callable[[Node], tuple[Node, ...]], output: int) -> Build:
@@ -125,6 +155,11 @@ def _tiled_pass(a: Node, order: Node) -> Node:
     return tiled_radix.tiled(_keys(a), order, radix.DigitAttrs(8, 4), 512)[1]
 
 
+def _tile_smallest(a: Node, order: Node) -> Node:
+    attrs = tiled_selection.SelectionAttrs(7, 300)
+    return proj(node(tiled_selection.TILE_SMALLEST, (_keys(a), order), attrs), 1)
+
+
 class _Doubling:
     """A rule whose derivative is deliberately twice the true one."""
 
@@ -154,7 +189,57 @@ def _attention_slope(q: Node, k: Node, v: Node) -> Node:
 
 _HEADS = (_draw(4, 3, 2), _draw(2, 3, 2), _draw(2, 5, 2)[:, :3])
 
+
+def _launched(a: Node, x: Node, y: Node) -> Node:
+    """A user's kernel of 32 threads."""
+    shape = x.shape
+    result = kernel_launch.LaunchResult(3, None, shape, dtypes.float32)
+    threads = kernel_launch.ThreadLaunch((1, 1, 1), (32, 1, 1))
+    (length,) = (size for size in shape if isinstance(size, int))
+    attrs = kernel_launch.LaunchAttrs(
+        user_kernel(textbook.axpy.program()), threads, (result,), (length,), x.type.device
+    )
+    (made,) = kernel_launch.launch((a, x, y), attrs)
+    return made
+
+
+def _sent_to_itself(a: Node, group: collectives.GroupName) -> Node:
+    return collectives.receive(collectives.send(a, group, 0), group, 0, a.type)
+
+
 EXAMPLES: dict[str, list[Example]] = {
+    # over a group of one; tests/distributed has those of several ranks
+    **{
+        name: [Example(lambda a, build=build: build(a, _ALONE), (_draw(4, 3),))]
+        for name, build in {
+            "all_reduce": collectives.all_reduce,
+            "all_gather": collectives.all_gather,
+            "reduce_scatter": collectives.reduce_scatter,
+            "all_to_all": collectives.all_to_all,
+            "broadcast_from": lambda a, group: collectives.broadcast_from(a, group, 0),
+            "reduce_to": lambda a, group: node(
+                collectives.REDUCE_TO, (a,), collectives.GroupCallAttrs(group, "sum", root=0)
+            ),
+            "shift": collectives.shift,
+            "send": _sent_to_itself,
+            "receive": _sent_to_itself,
+        }.items()
+    },
+    "all_to_all_rows": [
+        Example(
+            lambda a: collectives.all_to_all_rows(_number(3), _number(3), a, _ALONE, 5),
+            (_draw(4, 2),),
+        )
+    ],
+    **_EXPERTS,
+    "placed": [Example(lambda a: placed.placed(a, (("tp", placed.Shard(0)),)), (_draw(2, 3),))],
+    "local_part": [Example(lambda a: local_parts.local_part(a, ()), (_draw(2, 3),))],
+    "from_parts": [Example(lambda a: local_parts.from_parts(a, ()), (_draw(2, 3),))],
+    "placed_like": [Example(placed.placed_like, (_draw(2, 3), _draw(2, 3)))],
+    "placed_as_state": [Example(placed.placed_as_state, (_draw(2, 3), _draw(2, 3)))],
+    "kernel_launch": [
+        Example(_launched, tuple(_draw(*s).astype(np.float32) for s in ((), (20,), (20,))))
+    ],
     "attention": [Example(_attended, _HEADS)],
     "attention_gradient": [Example(_attention_slope, _HEADS)],
     "alias": [
@@ -233,6 +318,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda a: node(tiled_radix.DIGIT_COUNTS, (_keys(a),), _TILES), (_draw(2, 600),))
     ],
     "tiled_pass": [Example(_tiled_pass, (_draw(2, 600), _LONG_ORDER))],
+    "tile_smallest": [Example(_tile_smallest, (_draw(2, 600), _LONG_ORDER))],
     "smallest": [
         Example(
             lambda a, k=k: proj(node(radix.SMALLEST, (_keys(a),), radix.CountAttrs(2)), k),

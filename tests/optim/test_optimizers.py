@@ -225,9 +225,12 @@ def test_torchs_hints_are_taken_and_wrong_names_are_not() -> None:
 
 
 def test_state_of_another_optimizer_is_refused() -> None:
-    one = optim.Adam(parameters("ours"))
+    params = parameters("ours")
+    one = optim.Adam(params)
     with pytest.raises(OptimizerError, match="other parameter groups"):
         one.load_state_dict(optim.Adam(parameters("ours")[:2]).state_dict())
+    set_gradients(params, 0)
+    one.step()
     state = one.state_dict()
     state["state"][0]["exp_avg"] = tensor([1.0, 2.0])
     with pytest.raises(RidgelineError, match="exp_avg has shape"):

@@ -111,7 +111,7 @@ def test_peak_and_roofline():
         ("Jetson Orin Nano", None),
         ("NVIDIA RTX A1000", None),
         ("Quadro P1000", None),
-        ("NVIDIA GH200 480GB", None),
+        ("NVIDIA GH200 480GB", "GH200"),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
         ("Radeon", None),
     ],

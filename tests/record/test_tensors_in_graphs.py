@@ -24,6 +24,7 @@ WAYS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 WRITES = [
     "t.copy_(v)", "t.copy_(x)", "t[:] = v", "t[...] = v", "t.view(3, 1).copy_(v.view(3, 1))",
     "t.zero_()", "t.fill_(2.0)", "t.fill_(v[0])", "t.uniform_()", "t.copy_(v); t.copy_(x)",
+    "t.copy_(t.detach() * 3)", "t[:] = t.data.clone()", "t.copy_((t > 0).to(t.dtype))",
     "t.copy_(v * 2)", "t.masked_fill_(x > -9, 1.0)", "t.view(3)[:].zero_()", "t[1:] = v[1:]",
 ]  # fmt: skip
 # Each makes `a` and `b`, two tensors with the same values.

@@ -110,10 +110,22 @@ def updated_by_an_optimizer(lib: Any, run: Callable[..., Any]) -> list[Any]:
     return [w, *made]
 
 
+def parameter_of_a_layer(lib: Any, run: Callable[..., Any]) -> list[Any]:
+    layer = lib.nn.Linear(2, 2, bias=False)
+    with lib.no_grad():
+        layer.weight.copy_(lib.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    loss = layer(lib.ones(1, 2)).square().sum()  # a graph that holds the memory
+    layer.weight.detach().numpy()[:] *= 2
+    with lib.no_grad():
+        mean = layer.weight.mean()
+        layer.weight.sub_(mean)
+    return [layer.weight, mean, layer(lib.ones(1, 2)), loss]
+
+
 PROGRAMS: list[Program] = [
     first_view, view_of_a_part, buffer_protocol, another_library, steps_of_a_loop,
     written_here_and_there, gradients_of_a_batch, gradients_of_a_variable,
-    gradients_while_recorded, updated_by_an_optimizer,
+    gradients_while_recorded, updated_by_an_optimizer, parameter_of_a_layer,
 ]  # fmt: skip
 
 

@@ -20,6 +20,12 @@ def test_environment_gives_first_values() -> None:
     assert (made.tier, made.huge_pages) == ("compiled", False)
 
 
+def test_an_empty_variable_is_none() -> None:
+    """`RIDGELINE_VERIFY= command` is how a shell leaves a variable out of one command."""
+    empty = {"RIDGELINE_VERIFY": "", "RIDGELINE_THREADS": " ", "RIDGELINE_TIER": ""}
+    assert Config.from_environment(empty) == Config()
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -13,7 +13,7 @@ from ridgeline.config import config
 
 
 @pytest.fixture(autouse=True)
-def compiled() -> Iterator[None]:
+def compiled(nothing_recorded: None) -> Iterator[None]:
     with config.override(tier="compiled", tape=True):
         yield
 

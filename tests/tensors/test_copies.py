@@ -129,3 +129,13 @@ def test_buffer_protocol() -> None:
     view[1, 2] = 50
     assert x[1, 2].item() == 50
     assert bytes(rl.tensor([1, 2], dtype=rl.uint8)) == b"\x01\x02"
+
+
+def test_a_copied_module_has_no_gradients() -> None:
+    """As torch's parameters; tensors that are no parameters keep theirs."""
+    layer = rl.nn.Linear(2, 2)
+    layer(rl.ones(1, 2)).sum().backward()
+    copied = copy.deepcopy(layer)
+    assert copied.weight.grad is None
+    assert copied.weight.requires_grad
+    assert layer.weight.grad is not None

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import scan, while_loop
 
 import ridgeline as rl
+from ridgeline import torch_backend
 from ridgeline.config import config
 from ridgeline.torch_backend.exported import TorchExportError
 from tests.torch_backend.modules import MODELS, built
@@ -83,3 +85,51 @@ def test_an_operator_that_is_missing_is_named_with_its_line() -> None:
 
     with pytest.raises(TorchExportError, match=r"aten\._pdist_forward"):
         rl.from_torch_export(torch.export.export(Rare(), (torch.randn(3, 2),)))
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: self.layer(x).sin(), lambda x: x * 2, (x,))
+
+
+class Doubling(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def grows(turns: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return turns + 1, x * 2
+
+        start = (torch.tensor(0), x)
+        return while_loop(lambda turns, x: turns < 3, grows, start)  # type: ignore[no-any-return]
+
+
+class Running(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def step(sums: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return sums + row, (sums * row).clone()
+
+        return scan(step, x[0] * 1, x, dim=0)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", [Branches, Doubling, Running])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_control_flow_is_read_and_compiled(kind: type[nn.Module], sign: int) -> None:
+    """Both ways of a branch, and loops: exported, jitted, and under torch.compile."""
+    torch._dynamo.reset()
+    torch_backend.reset()
+    model, x = kind(), sign * torch.rand(4, 3)
+    with torch.no_grad():
+        wanted = _several(model(x))
+        compiled = _several(torch.compile(model, backend="ridgeline")(x))
+    own = rl.from_torch_export(torch.export.export(model, (x,)))
+    for run in (own, rl.jit(own)):
+        for one, two in zip(_several(run(rl.tensor(x.numpy()))), wanted, strict=True):
+            close(one, two)
+    torch.testing.assert_close(compiled, wanted)
+    assert not torch_backend.by_torch()
+
+
+def _several(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ridgeline import torch_backend
@@ -80,6 +82,18 @@ def test_results_share_memory_as_torchs_do() -> None:
     first.fill_(9)
     assert torch.all(second == 9) and torch.all(third == 9)
     assert second.shape == (4,) and third.shape == (3, 2)
+
+
+def test_what_is_expanded_takes_the_memory_of_one() -> None:
+    def rows(x: Tensor) -> Tensor:
+        return (x + 1).expand(5, 4)
+
+    found, wanted = both(rows, torch.randn(4))
+    assert_close(found, wanted)
+    assert found.stride() == wanted.stride() == (0, 1)
+    x = torch.randn(4, requires_grad=True)
+    torch.compile(rows, backend="ridgeline")(x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [5.0] * 4
 
 
 def test_a_result_given_twice_is_one() -> None:
@@ -314,3 +328,196 @@ def test_a_branch_on_a_value_is_compiled() -> None:
         x = torch.ones(3) * sign
         assert_close(compiled(x), branch(x))
     assert torch_backend.by_torch() == {}
+
+
+def test_places_in_memory_are_those_of_torchs_layout() -> None:
+    """What torch would have laid out with channels last is seen through strides as it would be."""
+
+    def places(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x + 1, (2, 3, 4), (48, 1, 3), 0) * 2
+
+    x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    torch.testing.assert_close(*both(places, x))
+    y = torch.randn(2, 3, 4, 4)
+    torch.testing.assert_close(*both(places, y))
+
+
+def test_sizes_among_arguments_of_calls() -> None:
+    """A size is a number of Python's in calls that give no tensor of it."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x.div(x.shape[0]).view(dtype=torch.int32)
+
+    run = torch.compile(scaled, backend="ridgeline", dynamic=True)
+    for length in (3, 5):
+        x = torch.randn(length, 4)
+        torch.testing.assert_close(run(x), scaled(x))
+    assert not torch_backend.by_torch()
+
+
+def test_views_of_variables_without_gradients_are_torchs() -> None:
+    """Torch says of a view of a variable that it requires a gradient, also under no_grad."""
+
+    def rows(w: Tensor) -> tuple[Tensor, Tensor]:
+        return w[0], w.detach()[1]
+
+    w = nn.Parameter(torch.randn(2, 3))
+    with torch.no_grad():
+        got, want = torch.compile(rows, backend="ridgeline")(w), rows(w)
+    assert [v.requires_grad for v in got] == [v.requires_grad for v in want]
+
+
+def test_norms_of_weights_are_compiled_and_power_iterations_have_no_gradient() -> None:
+    normed = nn.utils.parametrizations
+    plain = nn.Sequential(
+        normed.weight_norm(nn.Linear(6, 5)),
+        normed.weight_norm(nn.Linear(5, 5), dim=None),
+        normed.spectral_norm(nn.Linear(5, 4)),
+    )
+    other = copy.deepcopy(plain)
+    model, x = torch.compile(other, backend="ridgeline"), torch.randn(3, 6)
+    plain(x).square().mean().backward()
+    model(x).square().mean().backward()
+    for one, two in zip(plain.parameters(), other.parameters(), strict=True):
+        assert_close(one.grad, two.grad)
+    assert not torch_backend.by_torch()
+
+
+class Clipped(torch.autograd.Function):  # type: ignore[misc]  # torch is seen without types
+    """Values and which of them are large; gradients of large ones are none of these."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+        large = x.abs() > bound
+        ctx.save_for_backward(large)
+        ctx.mark_non_differentiable(large)
+        return x.clamp(-bound, bound), large
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
+        (large,) = ctx.saved_tensors
+        return gradient.masked_fill(large, 7.0), None
+
+
+def test_a_backward_pass_of_the_users_is_compiled() -> None:
+    def function(x: Tensor) -> Tensor:
+        clipped, large = Clipped.apply(x * 2, 1.0)
+        return (clipped.sin() * ~large).sum()
+
+    found = []
+    for run in (function, torch.compile(function, backend="ridgeline")):
+        x = torch.linspace(-1, 1, 6, requires_grad=True)
+        run(x).backward()
+        found.append(x.grad)
+    assert_close(found[0], found[1])
+    assert not torch_backend.by_torch()
+
+
+class Unusual(torch.autograd.Function):  # type: ignore[misc]  # torch is seen without types
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return strange(ctx.saved_tensors[0]) * gradient
+
+
+def test_a_backward_pass_with_a_call_that_is_missing_here_is_torchs() -> None:
+    x = torch.linspace(-1, 1, 6, requires_grad=True)
+    torch.compile(lambda x: Unusual.apply(x).sum(), backend="ridgeline")(x).backward()
+    assert_close(x.grad, strange(x.detach()))
+    assert f"{__name__}.strange is not here" in torch_backend.explain()
+
+
+def test_a_second_derivative_is_refused_and_never_wrong() -> None:
+    layer = nn.Linear(3, 3)
+    compiled = torch.compile(nn.Sequential(layer, nn.Tanh()), backend="ridgeline")
+    x = torch.randn(2, 3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    (want,) = torch.autograd.grad(layer(x).tanh().sum(), x)
+    assert_close(gradient.detach(), want)
+    with pytest.raises(RuntimeError, match="differentiated twice"):
+        gradient.square().sum().backward()
+
+
+def test_a_whole_step_is_compiled_around_its_backward_pass() -> None:
+    models = [nn.Sequential(nn.Linear(4, 3), nn.ReLU())]
+    models.append(copy.deepcopy(models[0]))
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in models]
+
+    def step(model: nn.Module, optimizer: Any, x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    compiled = torch.compile(step, backend="ridgeline")
+    for _ in range(3):
+        x = torch.randn(5, 4)
+        assert_close(compiled(models[0], optimizers[0], x), step(models[1], optimizers[1], x))
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert_close(one, other)
+
+
+def test_places_in_memory_are_those_of_what_a_view_shows() -> None:
+    def windows(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 2
+        z = torch.as_strided(y, (2, 2), (1, 2))
+        first = y[:1].as_strided((2, 3), (3, 1)), torch.as_strided(y.t(), (2, 2), (1, 3))
+        return *first, y[1:].as_strided((2, 2), (1, 1)), torch.as_strided(z, (3,), (2,)) + 1
+
+    got, want = both(windows, torch.randn(3, 3))
+    for one, other in zip(got, want, strict=True):
+        assert_close(one, other)
+    assert not torch_backend.by_torch()
+
+
+def test_a_tensor_seen_in_another_shape_from_then_on() -> None:
+    def turned(x: Tensor) -> tuple[Tensor, ...]:
+        y, z = x.sin(), x + 1
+        y.transpose_(0, 1)
+        z.unsqueeze_(1)
+        return y, y.sum(0), z
+
+    got, want = both(turned, torch.randn(2, 3))
+    for one, other in zip(got, want, strict=True):
+        assert_close(one, other)
+        assert one.stride() == other.stride()
+    assert not torch_backend.by_torch()
+
+
+def test_a_check_that_does_not_hold_is_an_error() -> None:
+    def checked(x: Tensor) -> Tensor:
+        places = x.nonzero()
+        torch._check(places.size(0) == 4)
+        return places + 3
+
+    compiled = torch.compile(checked, backend="ridgeline")
+    x = torch.tensor([0, 1, 3, 4, 2, 0])
+    assert_close(compiled(x), checked(x))
+    with pytest.raises(RuntimeError):
+        compiled(torch.tensor([0, 0, 1]))
+
+
+def test_places_in_memory_with_gradients_are_torchs_to_count() -> None:
+    layer = nn.Conv2d(3, 4, 1, bias=False)
+
+    def windows(x: Tensor) -> Tensor:
+        padded = F.pad(layer(x), (1, 1, 1, 1))
+        once = torch.as_strided(padded, (2, 4, 3, 3), (144, 36, 12, 2))
+        return torch.as_strided(once, (2, 4, 2, 2), (144, 36, 12, 4)).clone()
+
+    x = torch.randn(2, 3, 4, 4)
+    assert_close(torch.compile(windows, backend="ridgeline")(x), windows(x))
+
+
+def test_a_factor_of_zero_leaves_out_what_it_multiplies() -> None:
+    compiled = torch.compile(
+        lambda a, b, c, by: torch.addmm(a, b, c, beta=by), backend="ridgeline", dynamic=True
+    )
+    a, b, c = torch.full((2, 2), torch.nan), torch.randn(2, 3), torch.randn(3, 2)
+    assert_close(compiled(a, b, c, 0.0), b @ c)
+    assert torch.isnan(compiled(a, b, c, 1.0)).all()

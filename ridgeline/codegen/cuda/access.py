@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import prod
 
 from ridgeline.codegen.cuda.expressions import Expressions, Lines
 from ridgeline.codegen.cuda.threads import CodegenError, RegisterSpread, ThreadBits, Threads
@@ -67,7 +68,9 @@ class Accesses:
         linear: Expr = ir.index(0)
         for size, coordinate in zip(shape, index):
             linear = linear * size + coordinate
-        return self.values.index(linear)
+        sizes = [int(size.value) for size in shape if isinstance(size, ir.Const)]
+        known = len(sizes) == len(shape) and prod(sizes) < 1 << 31
+        return self.values.place(linear) if known else self.values.index(linear)
 
     def _place(self, registers: Registers, index: tuple[Expr, ...]) -> str:
         layout = registers.spread

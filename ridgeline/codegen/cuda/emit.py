@@ -7,22 +7,22 @@ in registers because all their indices are constants after unrolling.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ridgeline.codegen.cuda.access import plain_name
 from ridgeline.codegen.cuda.cheap_functions import few_steps
+from ridgeline.codegen.cuda.hopper import product_source
+from ridgeline.codegen.cuda.parameters import parameters, pointer_types
 from ridgeline.codegen.cuda.prelude import CLUSTER, PRELUDE
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.codegen.cuda.statements import Statements, static_bytes
-from ridgeline.codegen.cuda.threads import written_slots
-from ridgeline.codegen.cuda.types import memory_type
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, Buffer, Const, For, Kernel, Seq, Stmt
 from ridgeline.loops.legalize import SHORTEN_INDICES, legalized
 from ridgeline.loops.steps.bind import launches
+from ridgeline.loops.tensor_cores import tile_around
 
 _WORKSPACE_ALIGN = 256
 _WARP = 32
@@ -35,6 +35,9 @@ LEGALIZE = (SHORTEN_INDICES,)
 @lru_cache(maxsize=_REMEMBERED)  # a layout asks how to launch what is compiled after it
 def generate(kernel: Kernel) -> KernelSource:
     """The text of a scheduled kernel, and how to launch it."""
+    product = tile_around(kernel.body)
+    if product is not None:
+        return product_source(kernel, *product)
     emitters, size = _emitters(kernel, "blockIdx.x")
     functions = [emitter.text() for emitter in emitters]
     cluster = any(e.launch.cluster > 1 for e in emitters)
@@ -148,22 +151,10 @@ class LaunchEmitter(Statements):
 
     def types(self) -> Iterator[str]:
         """The types of the pointers it takes."""
-        written = written_slots(self.kernel)
-        for p in self.kernel.params:
-            yield f"{'' if p.slot in written else 'const '}{memory_type(p.dtype)} *"
+        return pointer_types(self.kernel)
 
     def _parameters(self) -> str:
-        written = written_slots(self.kernel)
-        views = Counter(p.slot for p in self.kernel.params)
-        parts = []
-        for p in self.kernel.params:
-            const = "" if p.slot in written else "const "
-            alone = p.slot not in written or views[p.slot] == 1
-            pointer = "* __restrict__" if alone else "*"
-            parts.append(f"{const}{memory_type(p.dtype)} {pointer} {plain_name(p.name)}")
-        if self.workspaces:
-            parts.append("unsigned char * workspace")
-        return ", ".join(parts + [f"const long long {plain_name(n)}" for n in self.kernel.sizes])
+        return parameters(self.kernel, bool(self.workspaces))
 
     def _grid_variables(self) -> None:
         cluster = self.threads.cluster

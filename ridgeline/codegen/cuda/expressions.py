@@ -17,7 +17,7 @@ from ridgeline.index.intervals import Interval
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import Form, Simplifier
 from ridgeline.loops.analysis.value_ranges import largest
-from ridgeline.loops.build import free_vars
+from ridgeline.loops.build import cast, free_vars
 from ridgeline.loops.ir import Const, Expr, Hole, Load, OpExpr, Var
 from ridgeline.loops.math import DOUBLE, written_out
 from ridgeline.scalars import TABLE
@@ -29,6 +29,7 @@ _EXPANDED = ("log", "log2", "exp2", "tan", "pow", "copysign", "signed", "fmod", 
 _COSTLY = frozenset({"sqrt", "reciprocal", "div", "exp", "tanh", "erf"})
 _FAR = 1e5  # angles that need a long division by pi are larger
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+_ALL = (1 << 32) - 1
 
 
 class Lines:
@@ -103,6 +104,14 @@ class Expressions:
     def index(self, expr: Expr) -> str:
         """The value of index arithmetic."""
         return self.value(self.simplified(expr))
+
+    def place(self, expr: Expr) -> str:
+        """The value of index arithmetic of which 32 bits say all, such as of a place in memory.
+
+        Sums and products need no more of their parts, even where it cannot be told what these are.
+        """
+        expr = self.simplified(expr)
+        return self.value(expr if self._is_short(expr) else _low(expr))
 
     def value(self, expr: Expr) -> str:
         """The C++ name or literal of a value, writing what it needs first."""
@@ -299,3 +308,15 @@ class Expressions:
             return int(expr.value), int(expr.value)
         simplifier = self._simplifier
         return simplifier.interval(simplifier.form(simplifier.run(expr)))
+
+
+def _low(expr: Expr) -> Expr:
+    """The lowest 32 bits of index arithmetic."""
+    if isinstance(expr, Const):
+        return ir.const(int(expr.value) & _ALL, dtypes.uint32)
+    if isinstance(expr, OpExpr) and expr.dtype is dtypes.int64:
+        if expr.name in ("add", "sub", "mul"):
+            return OpExpr.make(tuple(map(_low, expr.args)), dtypes.uint32, expr.name)
+        if expr.name == "cast" and expr.args[0].dtype in (dtypes.int32, dtypes.uint32):
+            return cast(expr.args[0], dtypes.uint32)
+    return cast(expr, dtypes.uint32)

@@ -15,6 +15,7 @@ from ridgeline.codegen.cuda.emit import Functions, functions_of
 from ridgeline.codegen.cuda.prelude import PRELUDE
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import Kernel, index
+from ridgeline.loops.tensor_cores import tile_around
 from ridgeline.weak import fingerprint
 
 ADDRESS = 8  # bytes
@@ -42,7 +43,7 @@ class _Row:
 
 def join_key(kernel: Kernel) -> tuple[int, ...] | None:
     """Equal for kernels that can be joined, the blocks they need; None for one that can not."""
-    if kernel.sizes:
+    if kernel.sizes or tile_around(kernel.body) is not None:
         return None
     made = functions_of(kernel)
     if not all(launch.blocks() and launch.cluster == 1 for launch in made.launches):

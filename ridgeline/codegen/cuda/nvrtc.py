@@ -35,12 +35,23 @@ class NoCudaCompiler(RidgelineError):
 
 def compile_source(text: str, arch: str, options: Sequence[str] = ()) -> bytes:
     """The CUBIN of a text for an architecture such as `sm_90a`."""
-    chosen = (*_OPTIONS, f"--gpu-architecture={arch}", *options)
-    cache_of_code = ObjectCache("cubins")
+    return _compiled(text, arch, options, "CUBIN")
+
+
+def compile_ptx(text: str, arch: str, options: Sequence[str] = ()) -> str:
+    """The PTX of a text for an architecture such as `compute_90`, to be read and not run."""
+    return _compiled(text, arch, options, "PTX").rstrip(b"\0").decode()
+
+
+def _compiled(text: str, arch: str, options: Sequence[str], form: str) -> bytes:
+    named = {option.partition("=")[0] for option in options}
+    usual = [option for option in _OPTIONS if option.partition("=")[0] not in named]
+    chosen = (*usual, f"--gpu-architecture={arch}", *options)
+    cache_of_code = ObjectCache(f"{form.lower()}s")
     key = fingerprint("\0".join((version(), *chosen, text)), 20)
     stored = cache_of_code.get(key)
     if stored is None:
-        stored = _compile(text, chosen)
+        stored = _compile(text, chosen, form)
         cache_of_code.put(key, stored)
     return stored
 
@@ -87,7 +98,7 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-def _compile(text: str, options: Sequence[str]) -> bytes:
+def _compile(text: str, options: Sequence[str], form: str) -> bytes:
     nvrtc = _nvrtc()
     status, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
     _check(nvrtc, status)
@@ -97,10 +108,10 @@ def _compile(text: str, options: Sequence[str]) -> bytes:
         )
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CudaCompileError(f"NVRTC refused a kernel:\n{_log(nvrtc, program)}\n{text}")
-        status, size = nvrtc.nvrtcGetCUBINSize(program)
+        status, size = getattr(nvrtc, f"nvrtcGet{form}Size")(program)
         _check(nvrtc, status)
         code = bytearray(size)
-        (status,) = nvrtc.nvrtcGetCUBIN(program, code)
+        (status,) = getattr(nvrtc, f"nvrtcGet{form}")(program, code)
         _check(nvrtc, status)
         return bytes(code)
     finally:

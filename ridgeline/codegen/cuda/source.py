@@ -11,11 +11,28 @@ from ridgeline.loops.ir import Const, Expr, Var, index
 
 
 @dataclass(frozen=True, slots=True)
+class TileMap:
+    """Tiles of a tensor in memory, for the copy engine: it is told once what lies where.
+
+    Sizes, strides and the tile's sides are in elements, the axis whose elements lie side by side
+    first; that stride is not named. What a tile has beyond the sizes is zero.
+    """
+
+    parameter: int  # whose memory it is, of the launch's
+    dtype: str
+    offset: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One `__global__` function and its configuration.
 
     The grid is one-dimensional: `blocks()` blocks of `block` threads. With `cluster` > 1 the blocks
-    come in clusters of that many, and `blocks()` counts blocks, not clusters.
+    come in clusters of that many, and `blocks()` counts blocks, not clusters. The function takes a
+    pointer for every parameter, and behind them the `maps`.
     """
 
     symbol: str
@@ -23,6 +40,7 @@ class Launch:
     block: int
     shared_bytes: int
     cluster: int = 1
+    maps: tuple[TileMap, ...] = ()
 
     def blocks(self, sizes: Mapping[str, int] | None = None) -> int:
         """How many blocks to launch; 0 means that there is nothing to do."""
@@ -40,3 +58,4 @@ class KernelSource:
     text: str
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
+    options: tuple[str, ...] = ()  # of NVRTC, in place of others of the same name

@@ -16,6 +16,7 @@ from ridgeline.codegen.cuda.threads import CodegenError, ThreadBits, arrange, ha
 from ridgeline.codegen.cuda.types import literal, memory_type, register_type
 from ridgeline.codegen.cuda.vectors import VectorLoops
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.aliasing import copies_itself
 from ridgeline.loops.ir import Alloc, Buffer, Const, For, If, Mma, Pipe, Reduce, Seq, Stmt
 from ridgeline.loops.monoids import MONOIDS, Monoid
 
@@ -35,6 +36,7 @@ class Statements(VectorLoops):
         self.shared_bytes = 0
         self.written = seen_by_several(nest)
         self.joined = self.waits = 0
+        self.copying = False  # inside loops that copy what may be one memory
 
     def statement(self, statement: Stmt) -> None:
         """Emit one statement."""
@@ -85,6 +87,19 @@ class Statements(VectorLoops):
             raise CodegenError("threads of a part of a block cannot wait for one another")
 
     def _for(self, loop: For) -> None:
+        pair = None if self.copying else copies_itself(loop)
+        if pair is None:
+            self._any_loop(loop)
+            return
+        to, source = (plain_name(buffer.name) for buffer in pair)
+        self.copying = True
+        self.values.forget()
+        with self.lines.block(f"if ((const void *){to} != (const void *){source})"):
+            self._any_loop(loop)
+        self.values.forget()
+        self.copying = False
+
+    def _any_loop(self, loop: For) -> None:
         if loop.kind == "thread":
             self._ordered(loop)
             self._thread_loop(loop)

@@ -63,9 +63,8 @@ class VectorLoops(Writes):
         with self.lines.block(""), self._untracked():
             saved = self.packs, self.pack_stores
             self.packs, self.pack_stores = dict(self.packs), dict(self.pack_stores)
-            for load, needed in _loads(writes, loop.name, self.values.simplified).items():
-                if memory(load.buffer) not in changed and self._packs(load, loop.name, length):
-                    self._read_pack(load, loop.name, length, needed)
+            for load, needed in self._packed_loads(loop).items():
+                self._read_pack(load, loop.name, length, needed)
             stores = []
             if self._owner() is None:
                 stores = [
@@ -93,6 +92,19 @@ class VectorLoops(Writes):
                 made = packed(store.buffer.dtype, made) if self._rounds(store) else made
                 self.lines.line(f"*({kind} *)({at}) = {made};")
             self.packs, self.pack_stores = saved
+
+    def _packed_loads(self, loop: ir.For) -> dict[ir.Load, dict[Guards, None]]:
+        """The loads of a vector loop that are vectors, and where they happen."""
+        assert isinstance(loop.extent, ir.Const), "vector loops have a known length"
+        length = int(loop.extent.value)
+        parts = loop.body.body if isinstance(loop.body, ir.Seq) else (loop.body,)
+        writes = [p for p in parts if isinstance(p, (ir.Store, ir.Reduce))]
+        changed = [memory(b) for s in ir.statements(loop.body) for b in _targets(s)]
+        return {
+            load: needed
+            for load, needed in _loads(writes, loop.name, self.values.simplified).items()
+            if memory(load.buffer) not in changed and self._packs(load, loop.name, length)
+        }
 
     def _declare_pack(self, store: ir.Store, length: int) -> str:
         """What collects the values of a store."""

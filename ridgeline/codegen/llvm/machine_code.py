@@ -17,7 +17,7 @@ import platform
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
@@ -33,7 +33,7 @@ from ridgeline.weak import fingerprint
 
 __all__ = [
     "CompileError", "Library", "ObjectCache", "Target", "compile_cached", "compile_ir",
-    "compiler_fingerprint", "compiling_for", "host", "target",
+    "compile_optimized", "compiler_fingerprint", "compiling_for", "host", "target",
 ]  # fmt: skip
 
 _PACKAGE = Path(__file__).parents[2]
@@ -60,10 +60,15 @@ class CompileError(Exception):
 def compile_ir(text: str) -> bytes:
     """Object code for the host from LLVM IR text. Threads may call this at once."""
     with _COMPILE_LOCK:
-        return _compile(text)
+        return _compile(text, _PASSES)
 
 
-def _compile(text: str) -> bytes:
+def compile_optimized(text: str) -> bytes:
+    """As `compile_cached`, through more passes: for code that users wrote, not our schedules."""
+    return compile_cached(text, _MORE_PASSES)
+
+
+def _compile(text: str, names: Sequence[str]) -> bytes:
     """Compile, and drop every LLVM object before the lock is: dropping calls into LLVM too."""
     import llvmlite.binding as llvm
 
@@ -77,7 +82,7 @@ def _compile(text: str) -> bytes:
         raise CompileError(f"{error}\n{preamble}{text}") from None
     with module:
         passes = llvm.create_new_module_pass_manager()
-        for name in _PASSES:
+        for name in names:
             getattr(passes, f"add_{name}_pass")()
         passes.run(module, llvm.create_pass_builder(machine, options))
         code: bytes = machine.emit_object(module)
@@ -87,6 +92,10 @@ def _compile(text: str) -> bytes:
 # The IR carries explicit vectors and places invariant code itself: what is left is to turn allocas
 # into registers, and to tidy. More passes cost compile time and were measured to gain nothing.
 _PASSES = ("always_inliner", "sroa", "instruction_combine", "simplify_cfg")
+_MORE_PASSES = (
+    "sroa", "instruction_combine", "simplify_cfg", "new_gvn", "loop_rotate", "loop_simplify",
+    "lcssa", "sroa", "new_gvn", "instruction_combine", "dead_store_elimination", "simplify_cfg",
+)  # fmt: skip
 # One target machine serves all compilations, and a target machine is not thread-safe. A fork waits
 # for a compilation under way: the child would find LLVM's locks taken by a thread it has not.
 _COMPILE_LOCK = threading.Lock()
@@ -113,14 +122,15 @@ def _machine(made_for: Target) -> tuple[Any, Any, str]:
     return machine, llvm.create_pipeline_tuning_options(speed_level=2), layout
 
 
-def compile_cached(text: str) -> bytes:
+def compile_cached(text: str, passes: Sequence[str] = ()) -> bytes:
     """As `compile_ir`, but the same text is compiled once per machine and compiler."""
     cache = ObjectCache("objects")
     made_by = fingerprint(Path(__file__).read_bytes())
-    key = f"{_target_text()}\n{made_by}\n{text}"
+    key = f"{_target_text()}\n{made_by}\n{' '.join(passes)}\n{text}"
     code = cache.get(key)
     if code is None:
-        code = compile_ir(text)
+        with _COMPILE_LOCK:
+            code = _compile(text, passes or _PASSES)
         cache.put(key, code)
     return code
 

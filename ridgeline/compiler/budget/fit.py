@@ -7,9 +7,10 @@ call holds, to the byte: the budget is kept, or an error names the least that ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ridgeline.compiler.budget.frontier import points
 from ridgeline.compiler.budget.timeline import KernelCosts, KernelRun, Timeline
@@ -20,11 +21,13 @@ from ridgeline.compiler.passes import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.errors import MemoryBudgetError
 from ridgeline.fusion.groups import FusionGroup, Roofline
+from ridgeline.fusion.kept_memory import Crossing
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe, inherit, user_line
 from ridgeline.ops.tracking import tag
 
 LayOut = Callable[[Stages], HeldBytes]
+MergeAgain = Callable[[Crossing], Stages]  # the program by kernels that hold less
 _SHOWN = 3  # lines that hold most memory
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
@@ -39,54 +42,82 @@ class FrontierPoint:
 
 
 def fit(
-    stages: Stages, to: Compilation, lay_out: LayOut, sizes: Mapping[str, int] = _NO_SIZES
+    stages: Stages,
+    to: Compilation,
+    lay_out: LayOut,
+    merge_again: MergeAgain | None = None,
+    sizes: Mapping[str, int] = _NO_SIZES,
 ) -> Stages:
     """The program as it is or with kernels that run again, such that a call keeps the budget."""
     fixed = lay_out(stages)
     if fixed.total <= to.budget:
         return stages
-    form = _Form(replace(stages, tight=True), to.roofline, sizes)
-    found: list[tuple[int, Timeline]] = []
-    for timeline in points(form.timeline):
-        least = fixed.least(timeline.peak)
-        found.append((least, timeline))
-        if least <= to.budget:
-            made = form.stages(timeline)
+    found: list[_Way] = []
+    for way in _ways(stages, to, merge_again, sizes):
+        found.append(way)
+        if fixed.least(way.timeline.peak) <= to.budget:
+            made = way.form.stages(way.timeline)
             if lay_out(made).total <= to.budget:
                 return made
-    raise _too_small(form, found, to.budget, lay_out)
+    raise _too_small(found, to.budget, lay_out)
 
 
 def frontier(
-    stages: Stages, to: Compilation, lay_out: LayOut, sizes: Mapping[str, int] = _NO_SIZES
+    stages: Stages,
+    to: Compilation,
+    lay_out: LayOut,
+    merge_again: MergeAgain | None = None,
+    sizes: Mapping[str, int] = _NO_SIZES,
 ) -> list[FrontierPoint]:
     """Bytes against seconds, from the program as it is to the least memory."""
-    form = _Form(replace(stages, tight=True), to.roofline, sizes)
     found: list[FrontierPoint] = []
-    for timeline in points(form.timeline):
+    for form, timeline in _ways(stages, to, merge_again, sizes):
         held = lay_out(form.stages(timeline)).total
         if not found or held < found[-1].nbytes:
-            repeats = len(timeline.runs) - len(form.timeline.runs)
-            found.append(FrontierPoint(held, timeline.seconds, repeats))
+            found.append(FrontierPoint(held, timeline.seconds, timeline.repeats))
     return found
 
 
-def _too_small(
-    form: _Form, found: Sequence[tuple[int, Timeline]], budget: int, lay_out: LayOut
-) -> MemoryBudgetError:
-    """What to say where no point fits: the least that one of them takes."""
+class _Way(NamedTuple):
+    """A way to run a program."""
+
+    form: _Form
+    timeline: Timeline
+
+
+def _ways(
+    stages: Stages, to: Compilation, merge_again: MergeAgain | None, sizes: Mapping[str, int]
+) -> Iterator[_Way]:
+    """The program as it is, in a better order, and then with runs that come again.
+
+    From there on kernels are merged with an eye on what is kept; where they cannot be merged once
+    more, those that are there run again.
+    """
+    form = _Form(replace(stages, tight=True), to.roofline, sizes)
+    yield _Way(form, form.timeline)
+    sooner = form.timeline.sooner()
+    yield _Way(form, sooner)
+    if merge_again is not None:
+        parted = merge_again(form.crossing(sooner))
+        form = _Form(replace(parted, tight=True), to.roofline, sizes)
+    for timeline in points(form.timeline):
+        yield _Way(form, timeline)
+
+
+def _too_small(found: Sequence[_Way], budget: int, lay_out: LayOut) -> MemoryBudgetError:
+    """What to say where no way fits: the least that one of them takes."""
     best: HeldBytes | None = None
-    at = form.timeline
-    for least, timeline in sorted(found, key=lambda pair: pair[0]):
-        if best is not None and least >= best.total:
+    at = found[0]
+    for way in sorted(found, key=lambda way: way.timeline.peak):
+        if best is not None and best.least(way.timeline.peak) >= best.total:
             break
-        held = lay_out(form.stages(timeline))
+        held = lay_out(way.form.stages(way.timeline))
         if best is None or held.total < best.total:
-            best, at = held, timeline
+            best, at = held, way
     assert best is not None, "the program as it is, is a point"
     line = user_line()
     where = f"called at {line}\n" if line else ""
-    lines = ", ".join(form.largest(at)) or "nothing else"
+    lines = ", ".join(at.form.largest(at.timeline)) or "nothing else"
     return MemoryBudgetError(
         f"a call cannot be made within {bytes_text(budget)}: the smallest budget that fits is "
         f"{bytes_text(best.total)}",
@@ -216,6 +247,17 @@ class _Form:
             inherit(copy, self._pieces[shown].origins)
             found.append(copy)
         return found
+
+    def crossing(self, timeline: Timeline) -> Crossing:
+        """What is kept across the fullest moment, and what is made behind it."""
+        at, kept, later = timeline.fullest, set[Node](), set[Node]()
+        for piece, (first, last) in timeline.lives.items():
+            value = self._pieces[timeline.copies[piece]]
+            if first < at < last and timeline.sizes[piece]:
+                kept.add(value)
+            if first > at and piece in timeline.writer:
+                later.add(value)
+        return Crossing(frozenset(kept), frozenset(later))
 
     def largest(self, timeline: Timeline) -> list[str]:
         """The lines whose values hold most memory where most is in use."""

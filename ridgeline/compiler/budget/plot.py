@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ridgeline.compiler.budget.fit import FrontierPoint, frontier
 from ridgeline.compiler.memory_plan import bytes_text
-from ridgeline.compiler.pipeline import lower, optimize, planned
+from ridgeline.compiler.pipeline import lower, merged_again, optimize, planned
 from ridgeline.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -91,4 +92,5 @@ def frontier_of(program: Program) -> Frontier:
         )
     to = replace(program.compilation, ahead=False, budget=0)
     stages = lower(optimize(program.graph, to), to)
-    return Frontier(frontier(stages, to, lambda made: planned(made, to)))
+    again = partial(merged_again, stages, to)
+    return Frontier(frontier(stages, to, lambda made: planned(made, to), again))

@@ -62,6 +62,11 @@ class Timeline:
         return sum(self.costs.seconds[run.kernel] for run in self.runs)
 
     @cached_property
+    def repeats(self) -> int:
+        """How many runs come again."""
+        return len(self.runs) - len({run.kernel for run in self.runs})
+
+    @cached_property
     def lives(self) -> dict[int, tuple[int, int]]:
         """The first and the last run that touch each piece."""
         found: dict[int, tuple[int, int]] = {}

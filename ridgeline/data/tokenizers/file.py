@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +32,15 @@ from ridgeline.data.tokenizers.processors import PLAIN, TokenTemplate, post_proc
 from ridgeline.data.tokenizers.splitting import Cuts
 from ridgeline.data.tokenizers.unigram import Unigram
 from ridgeline.data.tokenizers.words import WordLevel, WordPiece
-from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
+from ridgeline.errors import (
+    BadValueError,
+    InputFileError,
+    MissingFileError,
+    path_of,
+    unreadable,
+)
+from ridgeline.interop.model_folders import folder_of
+from ridgeline.tensors.tensor import Tensor, tensor
 
 _MODELS: dict[str, Callable[[Fields], TokenModel]] = {
     "BPE": BytePairs.read,
@@ -40,6 +48,7 @@ _MODELS: dict[str, Callable[[Fields], TokenModel]] = {
     "WordLevel": WordLevel.read,
     "WordPiece": WordPiece.read,
 }
+_PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>", "</s>")
 
 
 @dataclass(frozen=True)
@@ -57,15 +66,16 @@ class _Parts:
 
 
 class FileTokenizer:
-    """The tokenizer of a `tokenizer.json`, or of the folder that has one.
+    """The tokenizer of a `tokenizer.json`, or of the folder or downloaded model that has one.
 
     All four kinds of models are read: byte pairs, WordPiece, Unigram and whole words. A part that
     is not supported is refused by its name when the file is opened.
     """
 
     def __init__(self, path: str | Path) -> None:
-        path = Path(path)
-        file = path / "tokenizer.json" if path.is_dir() else path
+        given = path_of(path, "FileTokenizer")
+        named = not given.is_file() and given.suffix != ".json"
+        file = folder_of(given, "FileTokenizer") / "tokenizer.json" if named else given
         if not file.is_file():
             raise MissingFileError(f"there is no tokenizer file {file}")
         try:
@@ -77,6 +87,10 @@ class FileTokenizer:
             raise InputFileError(f"cannot read the tokenizer {file}: {error.message}") from error
         except (OSError, ValueError) as error:
             raise unreadable(f"the tokenizer {file}", error) from error
+
+    def __repr__(self) -> str:
+        model = type(self._parts.model).__name__
+        return f"FileTokenizer({model}, vocab_size={self.vocab_size})"
 
     @property
     def vocab_size(self) -> int:
@@ -97,12 +111,41 @@ class FileTokenizer:
 
     def encode(self, text: str, pair: str | None = None, add_special_tokens: bool = True) -> Tokens:
         """The tokens of a text, or of two, with those that the tokenizer puts around them."""
+        pad = self._parts.pad
+        ids = self._ids([t for t in (text, pair) if t is not None], add_special_tokens)
+        return np.asarray(pad(ids) if pad else ids, np.int64)
+
+    def batch(
+        self, texts: Iterable[str], pad: int | None = None, add_special_tokens: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Texts as tokens [n, length] and a mask of the same shape, 1 at tokens that count.
+
+        Shorter texts are filled up as the file says, else behind; with the token `pad`, or with the
+        one that the file has for it.
+        """
+        if isinstance(texts, str):
+            raise BadValueError("batch takes several texts", help="write tokenizer.batch([text])")
+        rows = [self._ids([text], add_special_tokens) for text in texts]
+        filling = self._parts.pad or Padding(0, 0, "Right", self._pad_token())
+        shortest = max([filling.shortest, *map(len, rows)])
+        filling = replace(filling, shortest=shortest, token=filling.token if pad is None else pad)
+        counted = replace(filling, token=0)
+        tokens = np.asarray([filling(row) for row in rows], np.int64)
+        mask = np.asarray([counted([1] * len(row)) for row in rows], np.int64)
+        shape = (len(rows), -1) if rows and shortest else (len(rows), 0)
+        return tensor(tokens.reshape(shape)), tensor(mask.reshape(shape))
+
+    def _ids(self, given: list[str], special: bool) -> list[int]:
+        """The tokens of a text or of two, before any are put beside them."""
         parts = self._parts
-        texts = [self._tokens(t) for t in (text, pair) if t is not None]
+        texts = [self._tokens(text) for text in given]
         if parts.truncate:
-            texts = parts.truncate(texts, parts.template.added(len(texts)) * add_special_tokens)
-        ids = [token for part in parts.template(texts, add_special_tokens) for token in part]
-        return np.asarray(parts.pad(ids) if parts.pad else ids, np.int64)
+            texts = parts.truncate(texts, parts.template.added(len(texts)) * special)
+        return [token for part in parts.template(texts, special) for token in part]
+
+    def _pad_token(self) -> int:
+        named = (self.token_to_id(name) for name in _PADDING)
+        return next((number for number in named if number is not None), 0)
 
     def decode(self, tokens: Iterable[int], skip_special_tokens: bool = True) -> str:
         """The text of some tokens; numbers that no token has are passed over."""

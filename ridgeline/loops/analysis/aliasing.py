@@ -5,10 +5,15 @@ where both are reached by the same index, the loops and guards around the store 
 too, the load stands no later in the program, and every element is stored once: then an iteration of
 the store's loops belongs to an element, and in it the load has run before the store. Iterations of
 concurrent loops touch only what is their own.
+
+Where all that is read of an operand is copied to the same place of the result, as a scatter begins,
+the result may lie in its place whatever is stored afterwards: the copies change nothing then, and
+code generators leave them out (`copies_itself`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -18,7 +23,7 @@ from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, conjuncts, loads, sites, size
 from ridgeline.loops.build import affine, map_buffers
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Reduce, Stmt, Store, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,16 @@ class _Touches:
     loads: dict[int, list[_Touch]] = field(default_factory=dict)
     stores: dict[int, list[_Touch]] = field(default_factory=dict)
     joined: set[int] = field(default_factory=set)  # written before all that goes in is known
+    copies: Counter[tuple[int, int]] = field(default_factory=Counter)  # written, read
 
     def may_share(self, written: int, read: int) -> bool:
         """Whether a slot may lie over one that is read."""
-        if written in self.loads or written in self.joined:
+        if written in self.loads:
+            return False
+        copied = self.copies[written, read]
+        if copied and copied == len(self.loads[read]):
+            return True
+        if written in self.joined:
             return False
         stores = self.stores.get(written, [])
         return _each_once(stores) and all(
@@ -100,7 +111,32 @@ def _touches(kernel: Kernel) -> _Touches:
         if isinstance(statement, Store):
             touch = _Touch(statement.buffer, statement.index, site.domain, position, path)
             found.stores.setdefault(statement.buffer.slot, []).append(touch)
+            source = _copied(statement)
+            if source is not None:
+                found.copies[statement.buffer.slot, source.slot] += 1
     return found
+
+
+def _copied(store: Store) -> Buffer | None:
+    """What a store copies to the same place of another buffer."""
+    value = store.value
+    if not isinstance(value, Load) or value.index != store.index:
+        return None
+    alike = value.buffer.shape == store.buffer.shape and value.dtype is store.buffer.dtype
+    return value.buffer if alike and value.buffer.slot >= 0 else None
+
+
+def copies_itself(statement: Stmt) -> tuple[Buffer, Buffer] | None:
+    """The two views of one slot, if a statement does nothing but copy one to the other.
+
+    Where they are one memory, there is nothing to do.
+    """
+    stores = [s for s in ir.statements(statement) if isinstance(s, (Store, Reduce))]
+    only = stores[0] if len(stores) == 1 else None
+    source = _copied(only) if isinstance(only, Store) else None
+    if not isinstance(only, Store) or source is None or source.slot != only.buffer.slot:
+        return None
+    return (only.buffer, source) if source.name != only.buffer.name else None
 
 
 def _each_once(stores: list[_Touch]) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, Op
 from ridgeline.graph.sizes import Size, bounds
@@ -21,6 +22,7 @@ from ridgeline.loops.ir import Alloc, AxisKind, Buffer, Expr, For, Load, Reduce,
 from ridgeline.loops.lowering.iteration_space import Axis, Lowered, Nest, size_expr
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.radix_tiles import RUN, RadixTile, SortedTile, counts_body
+from ridgeline.loops.lowering.selection_tiles import Selection, SelectionTile
 from ridgeline.loops.lowering.sorting import (
     Index,
     key,
@@ -38,6 +40,7 @@ from ridgeline.ops.radix import RADIX, RANK, SMALLEST
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried, is_compensated
 from ridgeline.ops.search import SEARCH
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED, tiles_of
+from ridgeline.ops.tiled_selection import TILE_SMALLEST, tiles_of as selection_tiles_of
 
 SUMS = "sums"  # the scratch in which a scatter adds up
 _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
@@ -191,6 +194,32 @@ def _smallest(node: Node, lowering: GroupLowering) -> Lowered:
     return _finished(node, lowering, body, space)
 
 
+def _tile_smallest(node: Node, lowering: GroupLowering) -> Lowered:
+    keys, order = node.inputs
+    attrs, length = node.attrs, keys.shape[-1]
+    assert isinstance(length, int), "rows are cut into tiles when their length is known"
+    rows = _named("r", list(keys.shape[:-1]))
+    number = Axis("p", selection_tiles_of(length, attrs))
+    tile = SelectionTile(attrs.tile, number.var, length, attrs.count)
+    _register(lowering, *rows, number, Axis("t", tile.threads), Axis("v", RUN))
+    space, at = Nest((*rows, number)), tuple(r.var for r in rows)
+    outputs = [
+        (output, lowering.view(result, result.shape))
+        for output, result in results(node, lowering.graph.outputs)
+    ]
+
+    def read(position: Expr) -> Expr:
+        return lowering.read(keys, (*at, position), space)
+
+    def keep(position: Expr, own: Expr, place: Expr) -> Stmt:
+        values = (own, lowering.read(order, (*at, within(position, length)), space))
+        spot = (*at, number.var * attrs.count + place)
+        return sequence(*(Store(buffer, spot, values[output]) for output, buffer in outputs))
+
+    body = Selection(tile, keys.dtype, 0).body(read, keep)
+    return _finished(node, lowering, body, space)
+
+
 def _search(node: Node, lowering: GroupLowering) -> Lowered:
     sequence_, values = node.inputs
     rows = _named("r", list(values.shape))
@@ -281,13 +310,16 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     )
     value = lowering.read(updates, (*at, *(rest_of[a] for a in rest)), space)
     if node.attrs.mode == WIDE_ADD:
-        sums = Buffer(SUMS, tuple(size_expr(c.extent) for c in copies), dtypes.float64, "local")
+        # on a GPU the threads of a block add, in any order
+        shares = node.type.device != CPU
+        scope: ir.Scope = "shared" if shares else "local"
+        sums = Buffer(SUMS, tuple(size_expr(c.extent) for c in copies), dtypes.float64, scope)
         index = tuple(c.var for c in copies)
         into = Reduce((sums,), tuple(target[a] for a in copied), "sum", (cast(value, sums.dtype),))
         rounded = cast(Load.make(sums, index), node.dtype)
         body = sequence(
             _nested(copies, Store(sums, index, cast(begin, sums.dtype))),
-            _nested(turns, into, "carried"),
+            _nested(turns, into, "reduce" if shares else "carried"),
             _nested(copies, Store(out, copy_index, rounded)),
         )
         return _finished(node, lowering, Alloc(sums, body), space)
@@ -329,4 +361,5 @@ RULES: dict[Op, Callable[[Node, GroupLowering], Lowered]] = {
     SMALLEST: _smallest,
     DIGIT_COUNTS: _counts,
     TILED: _tiled,
+    TILE_SMALLEST: _tile_smallest,
 }

@@ -22,6 +22,7 @@ from ridgeline.loops.lowering.iteration_space import size_expr
 from ridgeline.ops.radix import key_type
 
 Index = tuple[Expr, ...]
+_FEW_KEYS = 8192  # for which short tables are worth another pass
 _ONE, _NONE = ir.index(1), ir.index(0)
 
 
@@ -115,7 +116,7 @@ def smallest_body(
     digit says in which one it lies. `own` is the key of element `i`; `outputs` as in `radix_body`.
     """
     kind = own.dtype
-    bits = min(kind.bits, 11)
+    bits = min(kind.bits, 8 if bounds(size)[1] <= _FEW_KEYS else 11)
     tally = Buffer("tally", (ir.index(1 << bits),), dtypes.int32, "local")
     last, left, seen, slot = (
         Buffer(name, (), dtype, "reg")

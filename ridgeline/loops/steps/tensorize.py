@@ -18,6 +18,7 @@ from ridgeline.loops.instructions import (
 )
 from ridgeline.loops.ir import For, Kernel, LoopKind, Mma, Stmt
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
+from ridgeline.loops.tensor_cores import TensorCoreTile, product_nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class Tensorize(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Match the nest against the instruction's row, and name it."""
+        if TensorCoreTile.of(self.instruction) is not None:
+            loops_named(kernel, self.axis)
+            return replace(kernel, body=at_loops(kernel.body, self.axis, self._product))
         if self.instruction not in INSTRUCTIONS:
             raise ScheduleError(
                 f"there is no instruction {self.instruction!r}",
@@ -39,6 +43,13 @@ class Tensorize(Step):
         row = INSTRUCTIONS[self.instruction]
         body = at_loops(kernel.body, self.axis, lambda loop: self._named(loop, row))
         return replace(kernel, body=body)
+
+    def _product(self, loop: For) -> Stmt:
+        """A whole product, which a GPU's tensor cores go about in tiles."""
+        nest = product_nest(loop)
+        if isinstance(nest, str):
+            raise ScheduleError(nest)
+        return Mma(self.instruction, loop)
 
     def _named(self, loop: For, row: Instruction) -> Stmt:
         tile = tile_of(loop)

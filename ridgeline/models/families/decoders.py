@@ -100,6 +100,7 @@ DECODERS: dict[str, Family] = {
         },
         {**ATTENTION, **NORMS, **experts_names("block_sparse_moe", "w1", "w3", "w2")},
     ),
+    "ministral": decoder("Ministral", LLAMA | {"windows": windows(lambda c: lambda layer: True)}),
     "gemma": decoder("Gemma", GEMMA, fixed={"use_bidirectional_attention": (None, False)}),
     "gemma2": decoder(
         "Gemma2", GEMMA2, {**ATTENTION, **GATED, **SANDWICH},
@@ -263,6 +264,36 @@ DECODERS: dict[str, Family] = {
          "norm": "decoder.final_layer_norm", "positions": "decoder.embed_positions",
          "project_in": "decoder.project_in", "project_out": "decoder.project_out"},
     ),
+    "biogpt": decoder(
+        "BioGpt",
+        GPT | {
+            "inner": Field("intermediate_size"), "eps": 1e-5, "position_offset": 2,
+            "activation": Field("hidden_act", "gelu"), "dropout": Field("hidden_dropout_prob", 0.1),
+            "attention_dropout": Field("attention_probs_dropout_prob", 0.1),
+            "embedding_scale": lambda c: float(c.count(HIDDEN)) ** 0.5
+            if c.flag("scale_embedding", True) else 1.0,
+        },
+        {**ATTENTION, "attention.output": "self_attn.out_proj", "feed_forward.up": "fc1",
+         "feed_forward.down": "fc2", "attention_norm": "self_attn_layer_norm",
+         "feed_forward_norm": "final_layer_norm"},
+        {"norm": "layer_norm", "positions": "embed_positions"},
+        {"head": "output_projection", "classifier": "score"}, "biogpt.",
+    ),
+    "persimmon": decoder(
+        "Persimmon",
+        LAYER_NORMED | PLAIN_MLP | {
+            "rotaries": rotary(share=0.5), "query_bias": True, "output_bias": True,
+            "activation": Field("hidden_act", "relu2"), "dropout": Field("hidden_dropout", 0.0),
+            "query_norm": lambda c: "head" if c.flag("qk_layernorm", True) else "",
+            "query_norm_bias": True,
+        },
+        {**NORMS, **joint("self_attn.query_key_value", *QKV, groups=BY_HEADS),
+         "attention.output": "self_attn.dense", "feed_forward.up": "mlp.dense_h_to_4h",
+         "feed_forward.down": "mlp.dense_4h_to_h",
+         "attention.query_norm": "self_attn.q_layernorm",
+         "attention.key_norm": "self_attn.k_layernorm"},
+        {"norm": "final_layernorm"},
+    ),
     "bloom": decoder(
         "Bloom",
         GPT | {
@@ -344,6 +375,23 @@ DECODERS: dict[str, Family] = {
             "rotaries": rotary_by_layer(every("sliding_window_pattern", 4), 1e4, bare=True),
         },
         {**ATTENTION, **GATED, **INNER},
+    ),
+    "glm4_moe": decoder(
+        "Glm4Moe",
+        LLAMA | {
+            "output_bias": False, "rotaries": rotary(share=0.5), "experts": deepseek(True),
+            "eps": Field("rms_norm_eps", 1e-5),
+            "query_norm": lambda c: "head" if c.flag("use_qk_norm", False) else "",
+        },
+        PARTIAL_MOE,
+    ),
+    "dots1": decoder(
+        "Dots1",
+        QWEN3 | {
+            "head_size": Field("head_dim", None), "experts": deepseek(True),
+            "windows": windows(lambda c: lambda layer: layer >= c.count("max_window_layers", 62)),
+        },
+        PARTIAL_MOE,
     ),
     "deepseek_v2": decoder(
         "DeepseekV2",

@@ -11,9 +11,14 @@ from ridgeline.models.parts import Relative
 from ridgeline.models.settings import CheckedSettings, Field
 
 
+def _t5_proj(c: CheckedSettings) -> str:
+    later = c.text("model_type", "t5") == "mt5"
+    return str(c.text("feed_forward_proj", "gated-gelu" if later else "relu"))
+
+
 def _t5_act(c: CheckedSettings) -> str:
-    kind = c.text("feed_forward_proj", "relu")
-    return "gelu_new" if kind == "gated-gelu" else str(kind).removeprefix("gated-")
+    kind = _t5_proj(c)
+    return "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")
 
 
 def _t5_bias(two_sided: bool) -> Any:
@@ -42,7 +47,7 @@ T5: dict[str, Any] = {
     "eps": Field("layer_norm_epsilon", 1e-6),
     "scale": 1.0,
     "activation": _t5_act,
-    "gated": lambda c: c.text("feed_forward_proj", "relu").startswith("gated-"),
+    "gated": lambda c: _t5_proj(c).startswith("gated-"),
     "relative": _t5_bias(two_sided=False),
     "tied": Field("tie_word_embeddings", True),
     "score_scale": _t5_scale,
@@ -106,7 +111,7 @@ def _t5_names(c: CheckedSettings) -> Table:
             f"{stack}.norm": f"{stack}.final_layer_norm",
             f"{stack}.bias": f"{inner}.0.layer.0.SelfAttention.relative_attention_bias",
         }
-    if not c.text("feed_forward_proj", "relu").startswith("gated-"):
+    if not _t5_proj(c).startswith("gated-"):
         return {name: value.replace("wi_1", "wi") for name, value in table.items()}
     return table
 
@@ -139,11 +144,16 @@ SINUSOIDAL: dict[str, Any] = {
     "context": lambda c: bounded(c, "max_position_embeddings", 1024),
 }  # fmt: skip
 
+T5_ENCODER = {
+    "layers": lambda c: bounded(c, "num_layers"), "relative": _t5_bias(two_sided=True),
+    "causal": False,
+}  # fmt: skip
+
 SEQUENCES: dict[str, Family] = {
-    "t5": Family(
-        "encoder-decoder", "T5", T5, _t5_names, HEADS, "",
-        encoder={"layers": lambda c: bounded(c, "num_layers"), "relative": _t5_bias(two_sided=True),
-                 "causal": False},
+    "t5": Family("encoder-decoder", "T5", T5, _t5_names, HEADS, "", encoder=T5_ENCODER),
+    "mt5": Family(
+        "encoder-decoder", "MT5", T5 | {"score_scale": 1.0}, _t5_names, HEADS, "",
+        encoder=T5_ENCODER,
     ),
     "bart": Family(
         "encoder-decoder", "Bart", BART, _bart_names(), HEADS, encoder=BART_ENCODER,

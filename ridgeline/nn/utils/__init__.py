@@ -2,6 +2,13 @@
 
 from ridgeline.module_paths import unknown as _unknown
 from ridgeline.nn.utils import parametrizations, parametrize, rnn
+from ridgeline.nn.utils.fusing import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+    skip_init,
+)
 from ridgeline.nn.utils.gradients import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -27,9 +34,12 @@ from ridgeline.nn.utils.vectors import parameters_to_vector, vector_to_parameter
 from ridgeline.reference import describe as _describe
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
+    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights", "get_total_norm",
     "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm",
-    "remove_weight_norm", "rnn", "spectral_norm", "vector_to_parameters", "weight_norm",
+    "remove_weight_norm", "rnn", "skip_init", "spectral_norm", "vector_to_parameters",
+    "weight_norm",
 ]  # fmt: skip
 _describe("nn.utils", {name: globals()[name] for name in __all__})
+clip_grad_norm = clip_grad_norm_  # as it was called of old
 __getattr__ = _unknown(__name__)

@@ -16,16 +16,18 @@ from ridgeline.onnx.values import Array, Floats, Ints, OnnxError, Value, as_tens
 from ridgeline.tensors.tensor import Tensor
 
 
-def _floats(values: Floats) -> Tensor:
+def floats(values: Floats) -> Tensor:
+    """An attribute as a tensor."""
     return rl.tensor(list(values), dtype=rl.float32)
 
 
-def _real(x: Tensor) -> Tensor:
+def real(x: Tensor) -> Tensor:
+    """Features that scores are computed of."""
     return x if x.dtype.is_floating_point else x.to(rl.float32)
 
 
 def _scale(x: Tensor, offset: Floats | None = None, scale: Floats | None = None) -> Tensor:
-    return (_real(x).to(rl.float32) - _floats(offset or [0.0])) * _floats(scale or [1.0])
+    return (real(x).to(rl.float32) - floats(offset or [0.0])) * floats(scale or [1.0])
 
 
 def _impute(
@@ -33,7 +35,7 @@ def _impute(
     replaced_value_float: float = 0.0, replaced_value_int64: int = 0,
 ) -> Tensor:  # fmt: skip
     if x.dtype.is_floating_point:
-        values = _floats(imputed_value_floats or []).to(x.dtype)
+        values = floats(imputed_value_floats or []).to(x.dtype)
         is_missing = rl.isnan(x) if math.isnan(replaced_value_float) else x == replaced_value_float
     else:
         values = rl.tensor(list(imputed_value_int64s or []), dtype=x.dtype)
@@ -42,7 +44,7 @@ def _impute(
 
 
 def _normalize(x: Tensor, norm: str = "MAX") -> Tensor:
-    x = _real(x)
+    x = real(x)
     if norm == "MAX":
         size = rl.amax(x, -1, True)
     elif norm == "L1":
@@ -68,16 +70,16 @@ def _one_hot(
 
 
 def _join(*xs: Tensor, inputdimensions: Ints | None = None) -> Tensor:
-    wide = [_real(x).reshape(x.shape[0], -1).to(rl.float32) for x in xs]
+    wide = [real(x).reshape(x.shape[0], -1).to(rl.float32) for x in xs]
     return rl.cat(wide, 1)
 
 
 def _linear_scores(x: Tensor, coefficients: Floats, intercepts: Floats | None) -> Tensor:
-    x = _real(x)
+    x = real(x)
     x = x.unsqueeze(0) if x.ndim == 1 else x
-    weights = _floats(coefficients).reshape(-1, x.shape[1]).to(x.dtype)
+    weights = floats(coefficients).reshape(-1, x.shape[1]).to(x.dtype)
     scores = x @ weights.T
-    return scores if not intercepts else scores + _floats(intercepts).to(x.dtype)
+    return scores if not intercepts else scores + floats(intercepts).to(x.dtype)
 
 
 def _linear_regression(
@@ -100,7 +102,8 @@ def _linear_classifier(
     return named(rl.argmax(scores, dim=1), labels), scored(scores, post_transform)
 
 
-def _kernel(x: Tensor, vectors: Tensor, kind: str, params: Floats | None) -> Tensor:
+def kernel(x: Tensor, vectors: Tensor, kind: str, params: Floats | None) -> Tensor:
+    """How near rows are to support vectors, by the name of a kernel."""
     gamma, offset, degree = params or [0.0, 0.0, 0.0]
     if kind == "RBF":
         apart = x.unsqueeze(1) - vectors
@@ -116,13 +119,13 @@ def _support_regression(
     kernel_params: Floats | None = None, n_supports: int = 0, one_class: int = 0,
     post_transform: str = "NONE", support_vectors: Floats | None = None,
 ) -> Tensor:  # fmt: skip
-    x = _real(x)
-    weights = _floats(coefficients)
+    x = real(x)
+    weights = floats(coefficients)
     if n_supports:
-        vectors = _floats(support_vectors or []).reshape(n_supports, -1)
-        total = _kernel(x, vectors, kernel_type, kernel_params) @ weights.reshape(-1, 1)
+        vectors = floats(support_vectors or []).reshape(n_supports, -1)
+        total = kernel(x, vectors, kernel_type, kernel_params) @ weights.reshape(-1, 1)
     else:
-        total = _kernel(x, weights.reshape(1, -1), "LINEAR", None)
+        total = kernel(x, weights.reshape(1, -1), "LINEAR", None)
     total = total + rho[0]
     if one_class:
         total = rl.ones_like(total).where(total > 0, -1.0)

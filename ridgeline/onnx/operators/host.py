@@ -39,7 +39,7 @@ def fold(step: NodeStep, inputs: Sequence[Value]) -> Sequence[Value] | None:
 
 def _plain(value: Any) -> Array:
     """A result as an array; one of objects without a symbolic size is one of integers."""
-    array = np.asarray(value)
+    array = np.asarray(value, object if isinstance(value, SizeExpr) else None)
     if array.dtype == object and not has_sizes(array):
         return array.astype(np.int64)
     return array

@@ -23,6 +23,7 @@ from ridgeline.onnx.operators import (
     shapes,
     signals,
     strings,
+    support_vectors,
     training,
     trees,
 )
@@ -31,7 +32,7 @@ from ridgeline.onnx.rows import OperatorRow
 _FAMILIES = (
     control, convolutions, encoders, estimators, images, linear, math, normalization,
     pooling, quantized, random, recurrent, reductions, scattering, sequences, shapes, signals,
-    strings, training, trees,
+    strings, support_vectors, training, trees,
 )  # fmt: skip
 
 

@@ -24,13 +24,14 @@ from ridgeline.deploy.export import recorded
 from ridgeline.errors import BadValueError, RidgelineError
 from ridgeline.files import write_whole
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import Node, topological
 from ridgeline.graph.passes.legalize.decompose import erase, spell
 from ridgeline.graph.sizes import Sym
 from ridgeline.nn.module import Module
 from ridgeline.onnx.model import read_model
 from ridgeline.onnx.module import OnnxModule
 from ridgeline.onnx.writing.emitter import Emitter, OnnxExportError, dimension, onnx_type
+from ridgeline.onnx.writing.pointwise import where_made
 from ridgeline.onnx.writing.rules import write
 from ridgeline.ops.sort import SORT
 from ridgeline.tensors.pytree import flatten, unflatten
@@ -65,6 +66,7 @@ def save(
                 "sizes of results follow from values, which has no form here",
                 help="choose with where(), or take what picks by values out of the function",
             ) from None
+        _refuse_complex(recording)
         made = contents(recording, leaves, getattr(function, "forward", function))
         made.name = re.sub(r"\W+", "_", recording.name)
         for place, name in enumerate(own):
@@ -78,6 +80,13 @@ def save(
     where = Path(path)
     write_whole(where, proto.SerializeToString())
     return where
+
+
+def _refuse_complex(recording: Recording) -> None:
+    """Raise where a value is complex: the type is in the format, and no operator takes it."""
+    for node in topological(recording.outputs):
+        if any(kind.dtype.is_complex for kind in node.types):
+            raise OnnxExportError("complex numbers have no form in ONNX", note=where_made(node))
 
 
 def _refuse_fixed(recording: Recording, named: Mapping[Any, str]) -> None:

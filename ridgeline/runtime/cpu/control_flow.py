@@ -83,26 +83,37 @@ class NativeControlFlow:
         return Inner(step, node, tuple(parts), read)
 
 
-def _bytes(kind: TensorType) -> int:
+def type_bytes(kind: TensorType) -> int:
+    """The memory that a value of a type takes at most."""
     return prod(bounds(size)[1] for size in kind.shape) * kind.dtype.itemsize
 
 
+def _fits_anywhere(size: int) -> bool:
+    """Large results may be stored past the caches, which needs aligned memory."""
+    return size < _LARGE or size % 64 == 0
+
+
 class Inner:
-    """One control-flow node in the making: the layouts of its bodies and the memory it needs."""
+    """One control-flow node in the making: the layouts of its bodies and the memory it needs.
+
+    `fits_anywhere` says of slices of so many bytes that a body may write them in their place.
+    """
+
+    fits_anywhere = staticmethod(_fits_anywhere)
 
     def __init__(self, step: int, node: Node, parts: tuple[Layout, ...], read: Set[int]) -> None:
         self.step, self.node, self.parts = step, node, parts
         self.scratch: list[Scratch] = []
         carried = 0 if node.op is COND else node.attrs.carried
         self.arenas = [self._piece(p.arena_bytes) if p.arena_bytes else None for p in parts]
-        self.spares = [self._piece(_bytes(kind)) for kind in node.types[:carried]]
+        self.spares = [self._piece(type_bytes(kind)) for kind in node.types[:carried]]
         self.unread: dict[int, Scratch] = {}  # results that nobody reads but bodies write
         self.aside: dict[int, Scratch] = {}  # slices that cannot be written in their place
         for index, kind in enumerate(bodies(node)[-1].types):
             if index not in read:
-                self.unread[index] = self._piece(_bytes(kind))
-            elif node.op is LOOP and index >= carried and not _fits_anywhere(_bytes(kind)):
-                self.aside[index] = self._piece(_bytes(kind))
+                self.unread[index] = self._piece(type_bytes(kind))
+            elif node.op is LOOP and index >= carried and not self.fits_anywhere(type_bytes(kind)):
+                self.aside[index] = self._piece(type_bytes(kind))
 
     def _piece(self, nbytes: int) -> Scratch:
         made = Scratch(self.step, len(self.scratch), nbytes)
@@ -111,7 +122,7 @@ class Inner:
 
     def call(
         self, number: int, sources: Sequence[int], outputs: Sequence[int], slot_of: SlotOf
-    ) -> LoopCall | BranchCall:
+    ) -> BodyCall:
         """The step of the program, once all slots are known."""
         arenas = [NOWHERE if a is None else slot_of[a] for a in self.arenas]
         spares = [slot_of[s] for s in self.spares]
@@ -132,11 +143,6 @@ class Inner:
         answer = test.returns[0]
         tested = TestTables(arenas[0], bound, shown, answer, answer >= test.inputs)
         return LoopCall(number, part, LoopTables(arenas[1], -1, bound, state, (), ()), test, tested)
-
-
-def _fits_anywhere(size: int) -> bool:
-    """Large results may be stored past the caches, which needs aligned memory."""
-    return size < _LARGE or size % 64 == 0
 
 
 class _Claims:
@@ -166,7 +172,7 @@ def _carried(
     for index, spare in enumerate(spares):
         made, source = claims.claim(index)
         made = claims.part.slots if made == NOWHERE else made
-        nbytes = _bytes(node.types[index])
+        nbytes = type_bytes(node.types[index])
         rows.append(Carried(index, made, source, sources[index], targets[index], spare, nbytes))
     return tuple(rows)
 
@@ -205,12 +211,12 @@ class _Loop:
             if made != NOWHERE:
                 streams.append(SlotStream(made, target, first, stride))
             else:
-                copied.append(Copied(source, target, first, stride, _bytes(kind)))
+                copied.append(Copied(source, target, first, stride, type_bytes(kind)))
         return LoopTables(arena, attrs.length, tuple(bound), state, tuple(streams), tuple(copied))
 
     def _along(self, kind: TensorType) -> tuple[int, int]:
         """Where the first iteration's slice lies, and how far the next one is, in bytes."""
-        size, length = _bytes(kind), self.node.attrs.length
+        size, length = type_bytes(kind), self.node.attrs.length
         return ((length - 1) * size, -size) if self.node.attrs.reverse else (0, size)
 
 
@@ -228,6 +234,6 @@ def _branch(
             if made != NOWHERE:
                 bound.append(Bound(made, target))
             else:
-                copied.append(Copied(source, target, 0, 0, _bytes(node.types[output])))
+                copied.append(Copied(source, target, 0, 0, type_bytes(node.types[output])))
         sides.append(SideTables(arena, tuple(bound), tuple(copied)))
     return BranchCall(number, sources[0], (parts[0], parts[1]), (sides[0], sides[1]))

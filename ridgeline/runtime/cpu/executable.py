@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from operator import getitem
 from time import perf_counter, perf_counter_ns
@@ -29,6 +30,17 @@ from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativePlan, NativeStep
 from ridgeline.scalars import Array
 
 
+@dataclass(frozen=True, slots=True)
+class PlainRun:
+    """A run as one plan over addresses: of inputs, of `sizes`, of memory that its caller makes."""
+
+    plan: NativePlan
+    sizes: tuple[int, ...]
+    made: tuple[int, ...]  # bytes of each piece of memory
+    results: tuple[int, ...]  # by output: which of them it is; several may be one
+    flag: int | None  # which of them says whether an index was out of range
+
+
 class CpuExecutable(LayoutExecutable):
     """Runs of kernels as native plans, and library calls in NumPy between them."""
 
@@ -48,6 +60,17 @@ class CpuExecutable(LayoutExecutable):
         if not isinstance(only, NativePlan) or layout.checked or self.copied or self.sizes:
             return None
         return only if len(layout.made) == 1 and self.results == (layout.inputs,) else None
+
+    def plain(self) -> PlainRun | None:
+        """The run as one plan whose caller makes all memory; None where it is more than that."""
+        layout, only = self.layout, self.parts[0] if len(self.parts) == 1 else None
+        first = layout.inputs + len(layout.sizes)
+        if not isinstance(only, NativePlan) or layout.exact or min(self.results) < first:
+            return None
+        flag = layout.returns[-1] - first if layout.checked else None
+        results = tuple([slot - first for slot in self.results])
+        sizes = tuple([size.address for size in self.sizes])
+        return PlainRun(only, sizes, layout.made, results, flag)
 
     def run(self, inputs: Sequence[HostBuffer]) -> list[HostBuffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""

@@ -132,7 +132,7 @@ class SymbolicProgram:
             layout = replace(lay_out(stages, at, values), checked=self._to.checked, exact=True)
             return held_by(layout, inputs, at.block_bytes, at.workspace(layout))
 
-        return fit(self.stages, replace(self._to, budget=self._budget), planned, values)
+        return fit(self.stages, replace(self._to, budget=self._budget), planned, sizes=values)
 
     def _laid_out(self, values: Mapping[str, int]) -> Layout:
         """A layout for these sizes: temporaries lie as they would for sizes that are rounded up.

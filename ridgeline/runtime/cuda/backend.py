@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
@@ -15,9 +16,16 @@ from ridgeline.codegen.cuda.emit import LEGALIZE
 from ridgeline.codegen.cuda.error_flag import marking
 from ridgeline.codegen.cuda.horizontal_fusion import FusedCall, fits, join_key, joined
 from ridgeline.codegen.cuda.nvrtc import version
+from ridgeline.codegen.cuda.source import TileMap
 from ridgeline.codegen.llvm.machine_code import sources_fingerprint
 from ridgeline.compiler.backend import Backend, Libraries, LibraryOp, NumpyCalls
-from ridgeline.compiler.memory_plan import JoinedCall, KernelCall, Layout, shared_values
+from ridgeline.compiler.memory_plan import (
+    BodyCall,
+    JoinedCall,
+    KernelCall,
+    Layout,
+    shared_values,
+)
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import FusionGroup, Roofline
@@ -38,6 +46,7 @@ from ridgeline.runtime.cuda.attention import (
     TensorMemory,
     cudnn,
 )
+from ridgeline.runtime.cuda.control_flow import DEVICE_CALL_TYPES, DeviceControlFlow
 from ridgeline.runtime.cuda.cudnn_convolution import ConvolutionLaunch, CudnnConvolution
 from ridgeline.runtime.cuda.executable import CudaExecutable
 from ridgeline.runtime.cuda.launches import Grid, JoinedLaunch, KernelLaunch, grids_of
@@ -49,10 +58,12 @@ from ridgeline.runtime.cuda.product import (
     ProductLaunch,
     reads_narrow,
 )
+from ridgeline.runtime.cuda.user_kernels import GridLaunch, UserKernels
 from ridgeline.runtime.memory import block_bytes, exact_bytes
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.occupancy import reason_to_part
+from ridgeline.schedules.gpu.tensor_cores import HOPPER
 from ridgeline.weak import Recent
 
 _FEW, _MANY, _MANY_SINCE = 4096, 32_764, 12_010  # bytes of parameters, and the driver
@@ -63,9 +74,11 @@ _CLUSTER = 8  # blocks that can share memory from Hopper on
 class CudaBackend(Backend):
     """Compiles for one GPU."""
 
+    shares_flag = True
     launch_types = (
-        KernelLaunch, JoinedLaunch, Grid, ProductLaunch, Matmul, Matrix, ConvolutionLaunch,
-        ConvolveAttrs, AttentionLaunch, Problem, Strides, Mask, TensorMemory,
+        KernelLaunch, JoinedLaunch, Grid, TileMap, ProductLaunch, Matmul, Matrix, ConvolutionLaunch,
+        ConvolveAttrs, AttentionLaunch, Problem, Strides, Mask, TensorMemory, GridLaunch,
+        *DEVICE_CALL_TYPES,
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -80,15 +93,20 @@ class CudaBackend(Backend):
             _CLUSTER if found.major >= 9 else 1,
             parameter_bytes=_MANY if found.driver_version >= _MANY_SINCE else _FEW,
         )
+        self._control_flow = DeviceControlFlow(self.device.name)
         self._joining = JoinedKernels(self._facts.parameter_bytes)
-        self.product = CublasProduct()
+        self.product = CublasProduct(self._facts)
         self.convolution = CudnnConvolution(self.device)
         self.attention = CudnnAttention(self.device)
         self.attention_kernels = AttentionKernels(self._facts.capability)
+        self.user_kernels = UserKernels(self._facts.shared_bytes)
 
     def library_ops(self) -> Sequence[LibraryOp]:
-        """cuBLASLt's products, cuDNN's convolutions and attention, attention of our own."""
-        return self.product, self.convolution, self.attention, self.attention_kernels
+        """cuBLASLt's products, cuDNN's convolutions and attention, kernels written by hand."""
+        return (
+            self.product, self.convolution, self.attention, self.attention_kernels,
+            self.user_kernels,
+        )  # fmt: skip
 
     def library_op(self, node: Node) -> LibraryOp | None:
         """By the node's op; recorded attention only where there are kernels for it."""
@@ -103,7 +121,7 @@ class CudaBackend(Backend):
         has_convolutions = cudnn_api.library() is not None
         has_attention = cudnn_api.version() >= cudnn.SINCE
         return Libraries(
-            self.convolution.matches if has_convolutions else None,
+            self.convolution.way if has_convolutions else None,
             self.convolution.matches_with_relu if has_convolutions else None,
             self.attention.matches if has_attention else None,
             self.product.matches if has_products else None,
@@ -117,7 +135,8 @@ class CudaBackend(Backend):
     def key(self) -> Any:
         """The device's facts, and whether float32 products may be shortened."""
         libraries = cublaslt.library() is not None, cudnn_api.version()
-        return self.facts(), config.allow_tf32, libraries
+        shortened = config.allow_tf32, config.allow_tf32_convolutions
+        return self.facts(), *shortened, config.products, libraries
 
     def roofline(self, facts: GpuMachine) -> Roofline:
         """Round figures of a data-centre GPU."""
@@ -141,16 +160,23 @@ class CudaBackend(Backend):
 
     def reads_narrow_operands(self, node: Node, facts: GpuMachine) -> bool:
         """Products of 16-bit operands in float32 are what tensor cores do."""
-        return cublaslt.library() is not None and reads_narrow(node)
+        multiplied = cublaslt.library() is not None or self._facts.capability == HOPPER
+        return multiplied and reads_narrow(node)
 
     def block_bytes(self, nbytes: int, exact: bool) -> int:
         """The size class of the pool, or whole pages."""
         return exact_bytes(nbytes) if exact else block_bytes(nbytes)
 
     def workspace(self, layout: Layout) -> int:
-        """What the call that needs most needs for itself."""
-        own = [c.launch for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
-        return max((launch.workspace for launch in own), default=0)
+        """What the call that needs most needs for itself, those of bodies included."""
+        own = [c.launch.workspace for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
+        flows = [c for c in layout.calls if isinstance(c, BodyCall)]
+        inner = [self.workspace(part) for flow in flows for part in flow.bodies()]
+        return max([*own, *inner], default=0)
+
+    def control_flow(self) -> DeviceControlFlow:
+        """Loops and branches whose bodies are launches."""
+        return self._control_flow
 
     def horizontal_fusion(self) -> JoinedKernels:
         """One launch whose blocks are shared out among kernels."""
@@ -165,13 +191,16 @@ class CudaBackend(Backend):
     def compile_ahead(self, group: FusionGroup, kernel: CompiledKernel | None) -> Mapping[str, Any]:
         """NVRTC in another thread."""
         source = self._library_source(group) if kernel is None else generate(kernel.kernel)
-        return {} if source is None else {source.name: begin(source.text, self._facts.arch)}
+        return {} if source is None else {source.name: self._begin(source)}
+
+    def _begin(self, source: KernelSource) -> Future[bytes]:
+        return begin(source.text, self._facts.arch, source.options)
 
     def _library_source(self, group: FusionGroup) -> KernelSource | None:
         """The text of a library op that is kernels of our own."""
         assert group.apart is not None
-        own = self.library_op(group.apart) is self.attention_kernels
-        return self.attention_kernels.source(group) if own else None
+        own = self.library_op(group.apart)
+        return own.source(group) if isinstance(own, (AttentionKernels, UserKernels)) else None
 
     def compile(
         self,
@@ -186,7 +215,7 @@ class CudaBackend(Backend):
         texts = [source for source in map(self._library_source, library_calls) if source]
         named = {source.name: source for source in texts}
         made = [*named.values(), *map(_joined, joined), *map(generate, own.values())]
-        late = {s.name: begin(s.text, self._facts.arch) for s in made if s.name not in begun}
+        late = {s.name: self._begin(s) for s in made if s.name not in begun}
         images = [(begun.get(source.name) or late[source.name]).result() for source in made]
         rows = [
             [len(image), [[one.symbol, one.shared_bytes] for one in source.launches]]

@@ -120,6 +120,8 @@ def _layout(
 class MatmulStep:
     """One matrix product of a plan, for every outer index."""
 
+    waits = False
+
     def __init__(
         self,
         device: int,

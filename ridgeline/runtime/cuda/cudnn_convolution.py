@@ -1,8 +1,8 @@
-"""cuDNN: convolutions with channels last, described once, with the library's best engine.
+"""Convolutions by cuDNN: which ones it computes and in what order of axes, and how a call starts.
 
-What is done to every number of a result before it is stored is part of the same graph.
-
-Convolutions by cuDNN: which ones it computes, and how a call is started.
+They are described once, with the library's best engine. What is done to every number of a result
+before it is stored is part of the same graph. Tensor cores want channels last. In float32 without
+them the engines for channels second take half the time, and nothing is transposed on the way.
 
 `graph/passes/libraries/channels_last.py` finds them by the index maps of contractions.
 """
@@ -10,7 +10,7 @@ Convolutions by cuDNN: which ones it computes, and how a call is started.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -18,8 +18,8 @@ from ridgeline.config import config
 from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.libraries.channels_last import is_product
-from ridgeline.ops.convolve import CONVOLVE, DATA, FILTER, FORWARD, ConvolveAttrs
+from ridgeline.graph.passes.libraries.channels_last import filled, is_product
+from ridgeline.ops.convolve import CONVOLVE, DATA, FILTER, FORWARD, ConvolveAttrs, Way
 from ridgeline.ops.strides import View, in_order
 from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Descriptors, Type
 from ridgeline.runtime.cuda.cudnn_graph import (
@@ -28,6 +28,7 @@ from ridgeline.runtime.cuda.cudnn_graph import (
     HeldIn,
     Operation,
     TensorDesc,
+    dense,
     described,
     operation_descriptor,
 )
@@ -86,7 +87,7 @@ def _operations(attrs: ConvolveAttrs, dtype: str) -> list[Descriptor]:
     def shown(number: int, sizes: tuple[int, ...]) -> TensorDesc:
         held = HeldIn.NOWHERE if number in (_PLAIN, _TOTAL) else HeldIn.IN_MEMORY
         wide = "float32" if held is HeldIn.NOWHERE else dtype
-        return _tensor(number, (*sizes[:2], *missing, *sizes[2:]), wide, held)
+        return _tensor(number, (*sizes[:2], *missing, *sizes[2:]), wide, held, attrs.second)
 
     tensor = described()
     result = shown(_RESULT, attrs.result)
@@ -130,11 +131,15 @@ def _convolution(
     return operation.set(Attribute[f"{kind}_BETA"], Type.FLOAT, [0.0]).finalize()
 
 
-def _tensor(number: int, sizes: tuple[int, ...], dtype: str, held: HeldIn) -> TensorDesc:
-    """A tensor of [n, c, …] whose channels lie side by side."""
+def _tensor(
+    number: int, sizes: tuple[int, ...], dtype: str, held: HeldIn, second: bool
+) -> TensorDesc:
+    """A tensor of [n, c, …] whose channels lie side by side, or that lies in this order."""
+    if second:
+        return TensorDesc(number, dtype, sizes, dense(sizes), held)
     last = (sizes[0], *sizes[2:], sizes[1])
-    dense = [prod(last[index + 1 :]) for index in range(len(last))]
-    return TensorDesc(number, dtype, sizes, (dense[0], dense[-1], *dense[1:-1]), held)
+    strides = dense(last)
+    return TensorDesc(number, dtype, sizes, (strides[0], strides[-1], *strides[1:-1]), held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,7 @@ class ConvolutionLaunch:
 
 
 class CudnnConvolution:
-    """Convolutions with channels last, and their gradients."""
+    """Convolutions and their gradients."""
 
     ops = (CONVOLVE,)
 
@@ -166,15 +171,24 @@ class CudnnConvolution:
     def plan(self, attrs: ConvolveAttrs, dtype: str) -> EnginePlan | None:
         """How cuDNN computes a convolution; None where it does not."""
         self._device.activate()
-        return plan(self._device.number, attrs, dtype, config.allow_tf32, config.deterministic)
+        return plan(
+            self._device.number, attrs, dtype, config.allow_tf32_convolutions, config.deterministic
+        )
 
-    def matches(self, attrs: ConvolveAttrs, node: Node) -> bool:
-        """True for convolutions large enough for a library, of which cuDNN has this one."""
-        exact = node.dtype.itemsize > 2 and not config.allow_tf32
+    def way(self, attrs: ConvolveAttrs, node: Node) -> Way | None:
+        """How a convolution is computed that is large enough for a library; None for others."""
+        exact = node.dtype.itemsize > 2 and not config.allow_tf32_convolutions
         least = _LEAST_EXACT if exact else _LEAST
         if node.dtype.name not in COMPUTED or attrs.products < least:
-            return False
-        return is_product(attrs) or self.plan(attrs, node.dtype.name) is not None
+            return None
+        if is_product(attrs) and exact and attrs.kind != FILTER:
+            return None  # it is a product of matrices as they lie
+        if is_product(attrs) and (node.dtype.itemsize == 2 or config.allow_tf32):
+            return Way.PRODUCT
+        laid = replace(attrs, second=True) if exact else filled(attrs, node.dtype)
+        if self.plan(laid, node.dtype.name) is None:
+            return None
+        return Way.CHANNELS_SECOND if exact else Way.CHANNELS_LAST
 
     def matches_with_relu(self, attrs: ConvolveAttrs, node: Node) -> bool:
         """True for a convolution that cuDNN has with a ReLU, if that saves more than it costs."""
@@ -192,5 +206,9 @@ class CudnnConvolution:
         plan = self.plan(node.attrs, node.dtype.name)
         assert plan is not None, "a graph holds only convolutions that the library has"
         return ConvolutionLaunch(
-            plan.workspace, node.attrs, node.dtype.name, config.allow_tf32, config.deterministic
+            plan.workspace,
+            node.attrs,
+            node.dtype.name,
+            config.allow_tf32_convolutions,
+            config.deterministic,
         )

@@ -54,6 +54,8 @@ class Pointer:
 class GraphStep:
     """One call of the library; memory and numbers are by the numbers of their tensors."""
 
+    waits = False
+
     def __init__(
         self,
         device: int,

@@ -154,6 +154,12 @@ class Device:
     def _is_current(self) -> bool:
         return self._only and _here.device is self
 
+    def entered(self) -> Stream:
+        """The stream of this thread's work, whose calls go to this device from now on."""
+        if not (self._only and _here.device is self):
+            self.activate()
+        return _here.streams.get(self.number, self.main_stream)
+
     @property
     def stream(self) -> Stream:
         """The stream on which this thread's work for the device goes."""

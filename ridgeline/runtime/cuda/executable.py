@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.compiler.backend import LayoutExecutable, NumpyCalls
-from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
+from ridgeline.compiler.memory_plan import Call, HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.devices import CPU
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import check_indices, index_inputs
+from ridgeline.runtime.cpu.control_flow import BranchCall
+from ridgeline.runtime.cuda.control_flow import DeviceLoop, control_step
 from ridgeline.runtime.cuda.driver import DeviceFailure, blamed, failure, shown_lines
 from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.launches import Starting
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from ridgeline.runtime.cuda.backend import CudaBackend
 
 _WARP = 32
+_NONE: Mapping[int, DeviceBuffer] = MappingProxyType({})
 
 
 class CudaExecutable(LayoutExecutable):
@@ -36,11 +40,16 @@ class CudaExecutable(LayoutExecutable):
     def __init__(self, layout: Layout, calls: NumpyCalls, target: CudaBackend) -> None:
         super().__init__(layout, calls)
         self._target, self._graph = target, calls.graph
+        # what a failure of the device is blamed on: the results of the latest runs
+        self.begins = partial(target.device.recent.append, self._graph.outputs)
+        self.results_of = _picking(self.results)
         self.space = DeviceSpace(target.device.number)
         workspace = target.workspace(layout)
+        flag = layout.returns[-1] - layout.inputs if layout.raises else None
         slots = Slots(
-            layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace, layout.exact
-        )
+            layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace, layout.exact,
+            flag,
+        )  # fmt: skip
         self._workspace, self._wrong = slots.workspace, slots.wrong
         self._counts: list[int] = []  # of the steps that each call is
         target.device.activate()  # libraries describe their calls for the current device
@@ -54,11 +63,10 @@ class CudaExecutable(LayoutExecutable):
             if isinstance(call, HostCall):
                 made: list[LaunchStep] = [HostStep(partial(self._call_numpy, call))]
             else:
-                assert isinstance(call, (KernelCall, JoinedCall)), "control flow runs on the host"
-                made = list(call.launch.steps(call.slots, on))
+                made = _launches(call, on)
             self._counts.append(len(made))
             yield from made
-        if self.layout.checked:
+        if self.layout.checked and not self.layout.raises:
             slots = (self.layout.returns[-1], self._wrong)
             yield KernelStep(self._target.marking, 1, _WARP, 0, 1, slots, words)
 
@@ -71,11 +79,15 @@ class CudaExecutable(LayoutExecutable):
         """Enqueue everything; every output is memory that nobody else has."""
         if self.layout.checked:
             watch(self._target.device.stream).make_room()
-        with self.enqueuing():
-            copies = self.room_for_copies(inputs)
+        self.begins()
+        try:
+            copies = self.room_for_copies(inputs) if self.copied else _NONE
             held = self.plan.run(inputs)
-        self.note(inputs)
-        results = [held[slot] for slot in self.results]
+        except (DeviceFailure, OutOfMemoryError) as error:
+            raise self.explained(error) from None
+        if self.layout.checked:
+            self.note(inputs)
+        results = self.results_of(held)
         for index, made in copies.items():
             results[index] = self.space.copy(results[index], made)
         return results
@@ -86,19 +98,15 @@ class CudaExecutable(LayoutExecutable):
             watch(self._target.device.stream).make_room()
         return CudaRun(self, inputs)
 
-    @contextmanager
-    def enqueuing(self) -> Iterator[None]:
+    def explained(self, error: Exception) -> Exception:
         """Errors of the device name the lines it works on, those of its memory the ones here."""
-        device = self._target.device
-        device.recent.append(self._graph.outputs)
-        try:
-            yield
-        except DeviceFailure as error:
-            raise blamed(error, device.recent) from None
-        except OutOfMemoryError as error:
-            lines = ", ".join(shown_lines(self._graph.outputs)) or "an unknown line"
-            error.note = f"{error.note}\nneeded for what was recorded at {lines}".lstrip()
-            raise
+        if isinstance(error, DeviceFailure):
+            return blamed(error, self._target.device.recent)
+        if not isinstance(error, OutOfMemoryError):
+            return error
+        lines = ", ".join(shown_lines(self._graph.outputs)) or "an unknown line"
+        error.note = f"{error.note}\nneeded for what was recorded at {lines}".lstrip()
+        return error
 
     def note(self, inputs: Sequence[Any]) -> None:
         """A run over these inputs is enqueued: it may yet turn out that an index was wrong."""
@@ -133,6 +141,26 @@ class CudaExecutable(LayoutExecutable):
         self.space.fill(memory, value)
 
 
+def _picking(slots: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
+    """What gives the memory of some slots."""
+    if len(slots) < 2:
+        return lambda held: [held[slot] for slot in slots] if slots else []
+    pick = operator.itemgetter(*slots)
+    return lambda held: list(pick(held))
+
+
+def _launches(call: Call, on: Starting) -> list[LaunchStep]:
+    """The steps of a call that is made on the device."""
+    if isinstance(call, (DeviceLoop, BranchCall)):
+        return [control_step(call, on, _body_launches)]
+    assert isinstance(call, (KernelCall, JoinedCall)), "bodies with calls of NumPy run on the host"
+    return list(call.launch.steps(call.slots, on))
+
+
+def _body_launches(layout: Layout, on: Starting) -> list[LaunchStep]:
+    return [step for call in layout.calls for step in _launches(call, on)]
+
+
 class CudaRun:
     """A run that overwrites memory it is given: all of it is the launch of one graph."""
 
@@ -146,11 +174,14 @@ class CudaRun:
         """The memory of the results, and the calls of the driver that fill it."""
         executable, self._answers = self._executable, []
         inputs = self._held[: self._count]
-        with executable.enqueuing():
-            copies = executable.room_for_copies(inputs)
-            held, launches, self._scratch = executable.plan.prepare(inputs, reused)
+        executable.begins()
+        try:
+            copies = executable.room_for_copies(inputs) if executable.copied else _NONE
+            held, made_later, self._scratch = executable.plan.prepare(inputs, reused)
+        except (DeviceFailure, OutOfMemoryError) as error:
+            raise executable.explained(error) from None
         self._held[:] = held
-        results = [self._held[slot] for slot in executable.layout.results]
+        results, launches = executable.results_of(held), [*made_later]
         stream = executable.plan.device.stream
         for index, made in copies.items():
             if results[index].device == CPU:  # a number, which the run does not overwrite
@@ -164,8 +195,7 @@ class CudaRun:
         """All calls were made: raise what one of them answered, or note the run."""
         for (status,) in self._answers:
             if status:
-                with self._executable.enqueuing():
-                    raise failure("a launch", status)
+                raise self._executable.explained(failure("a launch", status))
         self._executable.note(self._held[: self._count])
 
     def explain(self, error: BaseException) -> None:

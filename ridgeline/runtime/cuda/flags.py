@@ -30,7 +30,7 @@ class ErrorFlag:
         self._byte = pinned_array(1, stream.device)
         self._byte[0] = 0
         # kernels know pinned memory by the host's address
-        self.address: int = self._byte.__array_interface__["data"][0]
+        self.device_address: int = self._byte.__array_interface__["data"][0]
         self._lock = threading.Lock()  # no report runs under it: reports wait for other streams
         self._older: deque[tuple[Event, list[Report]]] = deque()
         self._latest: list[Report] = []
@@ -46,6 +46,11 @@ class ErrorFlag:
             wrong = self._let_go()
         if wrong:
             self.wait()  # so that no run that is under way sets the byte again
+
+    def look(self) -> None:
+        """Raise what is known to be wrong by now; nothing is waited for where nothing is."""
+        if self._byte[0]:
+            self.wait()
 
     def add(self, report: Report, nbytes: int = 0) -> None:
         """Note a run; `report`, which keeps so much alive, raises if it is the one to blame."""

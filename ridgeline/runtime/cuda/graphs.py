@@ -18,6 +18,7 @@ from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep
 from ridgeline.runtime.cuda.stream import Stream
 
 MOST_GRAPHS = 6
+_MOST_MET = 32
 
 
 class Captured:
@@ -85,7 +86,7 @@ class Graphs:
         self._steps = steps
         self._graphs: OrderedDict[tuple[int, ...], tuple[Captured, tuple[int, ...]]] = OrderedDict()
         self._last: tuple[tuple[int, ...], Captured] | None = None
-        self._call = len(steps) == 1 and not isinstance(steps[0], KernelStep)
+        self._single = len(steps) == 1
         self._met: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self.captured = self.updated = 0
 
@@ -102,15 +103,15 @@ class Graphs:
         return found[0]
 
     def worth_making(self, key: tuple[int, ...]) -> bool:
-        """False for a single library call over addresses that it has not met before.
+        """False for a single step over addresses that it has not met before.
 
-        A product of a few lines runs over those of every layer in turn, and capturing it takes
-        longer than calling the library.
+        A graph starts in a third of the time of a launch, but to make it takes longer than that: a
+        product of a few lines runs over those of every layer in turn.
         """
-        if not self._call or key in self._met:
+        if not self._single or key in self._met:
             return True
         self._met[key] = None
-        if len(self._met) > MOST_GRAPHS:
+        if len(self._met) > _MOST_MET:
             self._met.popitem(last=False)
         return False
 

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from ridgeline.codegen.cuda.source import KernelSource
+from ridgeline.codegen.cuda.source import KernelSource, TileMap
 from ridgeline.runtime.cuda.module import Modules
-from ridgeline.runtime.cuda.steps import ArgumentWords, JoinedStep, KernelStep, LaunchStep
+from ridgeline.runtime.cuda.steps import (
+    ArgumentWords,
+    JoinedStep,
+    KernelStep,
+    LaunchStep,
+    TiledStep,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class Grid:
     threads: int
     shared_bytes: int
     cluster: int = 1
+    maps: tuple[TileMap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,15 @@ class KernelLaunch:
         arguments = tuple(max(slot, 0) for slot in slots)  # what is not written is not touched
         arguments = (*arguments, on.workspace) if self.workspace else arguments
         for grid in self.grids:
-            yield KernelStep(
-                on.modules[grid.symbol], grid.blocks, grid.threads, grid.shared_bytes, grid.cluster,
-                arguments, on.words,
-            )  # fmt: skip
+            kernel, shape = on.modules[grid.symbol], (grid.blocks, grid.threads)
+            if grid.maps:
+                yield TiledStep(
+                    kernel, shape, grid.shared_bytes, grid.cluster, grid.maps, arguments, on.words
+                )
+            else:
+                yield KernelStep(
+                    kernel, *shape, grid.shared_bytes, grid.cluster, arguments, on.words
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ def grids_of(source: KernelSource) -> tuple[Grid, ...]:
     """The launches of a text that have something to do."""
     found = [(one, one.blocks()) for one in source.launches]
     return tuple(
-        Grid(one.symbol, blocks, one.block, one.shared_bytes, one.cluster)
+        Grid(one.symbol, blocks, one.block, one.shared_bytes, one.cluster, one.maps)
         for one, blocks in found
         if blocks
     )

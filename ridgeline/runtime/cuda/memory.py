@@ -32,24 +32,27 @@ T = TypeVar("T")
 _EVERYTHING = (1 << 64) - 1
 _ALIGNED = 256  # of memory that the driver gives; kernels and libraries count on it
 _arenas: dict[int, DeviceBuffer] = {}
+_lenders: dict[int, Callable[[int], DeviceBuffer]] = {}  # by stream
 
 
 class DevicePool:
     """The memory of one stream."""
 
     def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+        self.stream, self.name = stream, stream.device.name
         self.blocks = Pool(self._map, self._unmap, limit=_EVERYTHING)
+        self.returned = self.blocks.returned  # what a finalizer calls
         # blocks that came back, with the other streams that used them
-        self._shared: deque[tuple[tuple[int, int], set[Stream]]] = deque()
-        self.returned_shared = self._shared.append  # what a finalizer calls
+        self.shared: deque[tuple[tuple[int, int], set[Stream]]] = deque()
+        self.returned_shared = self.shared.append  # what a finalizer calls
+        self.discarded = stream.device.discarded  # what is destroyed when memory is taken
         _keep_all(stream)
 
     def collect(self) -> None:
         """Take in what came back; this stream waits for the others that used it."""
         self.stream.device.destroy_discarded()
-        while self._shared:
-            block, users = self._shared.popleft()
+        while self.shared:
+            block, users = self.shared.popleft()
             for other in users:
                 self.stream.wait_stream(other)
             self.blocks.returned(block)
@@ -72,13 +75,11 @@ class DevicePool:
         self.stream.synchronize()
         call("cuMemPoolTrimTo", _driver_pool(self.stream), 0)
 
-    def take(self, nbytes: int, exact: bool = False) -> tuple[int, int]:
-        """A block, from the cache if there is one; an error that says who holds what if not."""
-        self.collect()
-        try:
-            return self.blocks.take(nbytes, exact)
-        except MemoryError:
-            pass  # other streams' pools may keep what is needed
+    def take_from_others(self, nbytes: int, exact: bool) -> tuple[int, int]:
+        """A block where there is none left, without what the pools of other streams keep.
+
+        An error that says who holds what if that is not enough.
+        """
         try:
             return with_room(self.stream.device, lambda: self.blocks.take(nbytes, exact))
         except MemoryError:
@@ -130,34 +131,35 @@ class DeviceBuffer:
     """
 
     __slots__ = (
-        "__del__", "__weakref__", "_block", "_owner", "_pool", "_users", "device", "device_address",
-        "nbytes", "stream",
+        "__del__", "__weakref__", "_block", "_owner", "_users", "borrowed", "device",
+        "device_address", "nbytes", "stream",
     )  # fmt: skip
     __del__: Callable[[], object]
+    borrowed: bool  # the memory is a part of another buffer's, or of another library
 
     def __init__(self, pool: DevicePool, nbytes: int, exact: bool = False) -> None:
-        self._block = pool.take(nbytes, exact)
-        self.__del__ = partial(pool.blocks.returned, self._block)
-        self.device_address = self._block[0]
+        if pool.shared or pool.discarded:
+            pool.collect()
+        try:
+            self._block = block = pool.blocks.take(nbytes, exact)
+        except MemoryError:
+            self._block = block = pool.take_from_others(nbytes, exact)
+        self.__del__ = partial(pool.returned, block)
+        self.device_address = block[0]
         self.nbytes = nbytes
-        self.device = pool.stream.device.name
+        self.device = pool.name
         self.stream = pool.stream  # in whose order the memory is reused
-        self._pool = pool
         self._users: set[Stream] | None = None
         self._owner: DeviceBuffer | None = None
-
-    @property
-    def borrowed(self) -> bool:
-        """True where the memory is a part of another buffer's."""
-        return self._owner is not None
+        self.borrowed = False
 
     def part(self, offset: int, nbytes: int) -> DeviceBuffer:
         """Some bytes of this memory; a copy where they begin at no address for wide accesses."""
         made = DeviceBuffer.__new__(DeviceBuffer)
         made.device_address, made.nbytes = self.device_address + offset, nbytes
         made.device = self.device
-        made.stream, made._pool, made._users = self.stream, self._pool, None
-        made._owner = self
+        made.stream, made._users = self.stream, None
+        made._owner, made.borrowed = self, True
         if made.device_address % _ALIGNED == 0:
             return made
         stream = self.stream.device.stream
@@ -167,7 +169,7 @@ class DeviceBuffer:
 
     def writable_on(self, stream: Stream) -> bool:
         """True where work on a stream may overwrite it, if nobody else holds it."""
-        return self._owner is None and self._users is None and self.stream is stream
+        return not self.borrowed and self._users is None and self.stream is stream
 
     def used_on(self, stream: Stream) -> None:
         """Work on a stream reads or writes the memory, after what its own stream has now."""
@@ -176,7 +178,8 @@ class DeviceBuffer:
         elif stream is not self.stream:
             if self._users is None:
                 self._users = set()
-                self.__del__ = partial(self._pool.returned_shared, (self._block, self._users))
+                returned = pool_of(self.stream).returned_shared
+                self.__del__ = partial(returned, (self._block, self._users))
             if stream not in self._users:
                 self._users.add(stream)
                 stream.wait_stream(self.stream)
@@ -189,6 +192,10 @@ class DeviceBuffer:
         download(self, found)
         return found
 
+    def read_into(self, array: Array) -> None:
+        """Copy the first bytes into a contiguous array, after the work that writes them."""
+        download(self, array)
+
     def __repr__(self) -> str:
         where = f"{self.device} at {self.device_address:#x}"
         return f"DeviceBuffer({self.nbytes} bytes of {where})"
@@ -196,7 +203,18 @@ class DeviceBuffer:
 
 def allocate(stream: Stream, nbytes: int, exact: bool = False) -> DeviceBuffer:
     """Memory with undefined contents for work on a stream; `exact`: in no larger block."""
-    return DeviceBuffer(pool_of(stream), nbytes, exact)
+    pool = _pools.get(id(stream))
+    if pool is None:
+        lender = _lenders.get(id(stream))
+        if lender is not None:
+            return lender(nbytes)
+        pool = pool_of(stream)
+    return DeviceBuffer(pool, nbytes, exact)
+
+
+def borrow_from(stream: Stream, lender: Callable[[int], DeviceBuffer]) -> None:
+    """Let work on an adopted stream take the memory of the library whose stream it is."""
+    _lenders[id(stream)] = lender
 
 
 def statistics(number: int) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cuda.driver import call
 from ridgeline.runtime.cuda.stream import Event, Stream
-from ridgeline.runtime.memory import Pool
+from ridgeline.runtime.memory import SLACK, Pool
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device
@@ -25,7 +26,8 @@ class Staging:
     def __init__(self, device: Device) -> None:
         self._device = device
         self.pool = Pool(self._map, self._unmap, limit=_LARGEST)
-        self._travelling: deque[tuple[Event, int, int]] = deque()  # blocks that a copy still reads
+        # what copies still read: blocks to be given back, or buffers of somebody else's
+        self._travelling: deque[tuple[Event, tuple[int, int] | HostBuffer]] = deque()
         self._events: list[Event] = []  # to be recorded again
 
     def take(self, nbytes: int) -> tuple[int, int]:
@@ -35,22 +37,23 @@ class Staging:
                 oldest = self._travelling.popleft()
             except IndexError:  # another thread took it
                 break
-            event, address, block = oldest
+            event, read = oldest
             if not event.query():
                 self._travelling.appendleft(oldest)
                 break
             self._events.append(event)
-            self.pool.give_back(address, block)
+            if isinstance(read, tuple):
+                self.pool.give_back(*read)
         return self.pool.take(nbytes)
 
-    def give_back_after(self, stream: Stream, address: int, block: int) -> None:
-        """Take a block back when the stream has done what it has now."""
+    def hold_until_read(self, stream: Stream, read: tuple[int, int] | HostBuffer) -> None:
+        """Take a block back, or let a buffer go, when the stream has done what it has now."""
         try:
             event = self._events.pop()
         except IndexError:
             event = Event()
         event.record(stream)
-        self._travelling.append((event, address, block))
+        self._travelling.append((event, read))
 
     def _map(self, size: int) -> int:
         self._device.activate()
@@ -65,6 +68,24 @@ class Staging:
 def staging(device: Device) -> Staging:
     """The pinned memory of a device."""
     return Staging(device)
+
+
+class PinnedBuffer(HostBuffer):
+    """Pinned memory as the host's: what goes to a GPU is read where it lies."""
+
+    __slots__ = ()
+    pinned = True
+
+    @classmethod
+    def on(cls, device: Device, nbytes: int) -> PinnedBuffer:
+        """Memory with undefined contents, which vector code may read past its end."""
+        buffer = cls.__new__(cls)
+        block = staging(device).take(nbytes + SLACK)
+        buffer.__del__ = partial(staging(device).pool.returned, block)
+        buffer.address, buffer.nbytes = block[0], nbytes
+        buffer._owner = buffer._root = None
+        buffer.borrowed = False
+        return buffer
 
 
 def pinned_array(nbytes: int, device: Device) -> Any:

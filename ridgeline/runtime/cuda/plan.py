@@ -10,24 +10,27 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
+from ridgeline.devices import CPU
 from ridgeline.runtime.buffer import misplaced
 from ridgeline.runtime.cuda import flags, transfer
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.driver import DeviceFailure
 from ridgeline.runtime.cuda.graphs import Captured, Graphs
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate, arena
-from ridgeline.runtime.cuda.steps import ArgumentWords, KernelStep, LaunchStep
+from ridgeline.runtime.cuda.steps import ArgumentWords, LaunchStep
 from ridgeline.runtime.cuda.stream import Event, Stream
 
 NUMBER = 16  # bytes that a number from the host takes
-_WORTH_A_GRAPH = 2  # steps from which one launch beats several
 _MOST_STREAMS = 8
 _REPEATS = 10  # of a step that is measured
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
+_stream_of, _address_of = attrgetter("stream"), attrgetter("device_address")
+_users_of = attrgetter("_users")
 
 Steps = Callable[[ArgumentWords], Sequence[LaunchStep]]
 
@@ -42,6 +45,7 @@ class Slots:
     arena_bytes: int
     workspace_bytes: int
     exact: bool = False  # memory is taken in blocks of its own size
+    flag: int | None = None  # the number of the buffer that is the byte for wrong indices
 
     @property
     def workspace(self) -> int:
@@ -58,6 +62,7 @@ class HostStep:
     """A step that runs on the host, between those on the device: it cuts the plan."""
 
     slots: frozenset[int] = frozenset()
+    waits = True
 
     def __init__(self, run: Callable[[Sequence[DeviceBuffer]], None]) -> None:
         self.run = run
@@ -67,18 +72,28 @@ class HostStep:
         raise AssertionError("a host step runs between launches")
 
 
+class PreparedRun(NamedTuple):
+    """A run whose `launches`, calls of C code that no signal interrupts, are still to be made.
+
+    `held` is the memory of all that is given and made, and `scratch` that of the arena, to be held
+    until then.
+    """
+
+    held: list[Any]
+    launches: Sequence[Callable[[], Any]] = ()
+    scratch: DeviceBuffer | None = None
+
+
 class DevicePlan:
     """Steps over slots on one device."""
 
     def __init__(self, device: Device, slots: Slots, steps: Steps) -> None:
         self.device, self._slots = device, slots
         self._words = ArgumentWords(slots.wrong + 1)
+        self._scratch_bytes = slots.arena_bytes + slots.workspace_bytes
+        self._places = [*(offset for _, offset in slots.arena), slots.arena_bytes]  # in the scratch
         self.steps = list(steps(self._words))
-        # a library's call takes Python longer to start than a graph does
-        several = len(self.steps) >= _WORTH_A_GRAPH
-        calls = not all(isinstance(step, KernelStep) for step in self.steps)
-        self._on_host = any(isinstance(step, HostStep) for step in self.steps)
-        self._captures = (several or calls) and not self._on_host
+        self._on_host = any(step.waits for step in self.steps)
         self.graphs: dict[int, Graphs] = {}
         self._marks = any(slots.wrong in step.slots for step in self.steps)
         self._sent: dict[int, tuple[bytes, DeviceBuffer]] = {}  # numbers by stream
@@ -86,56 +101,55 @@ class DevicePlan:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Enqueue all steps; the memory of the inputs and of what was made, on the device."""
-        stream = self.device.stream
-        self.device.activate()
+        stream = self.device.entered()
         with self.device.enqueuing:
             held, addresses, scratch = self._bind(inputs, _NOTHING, stream)
-            graph = self._graph(addresses, scratch, False) if self._captures and self._ran else None
+            captures = self._ran and not self._on_host
+            graph = self._graph(stream, addresses, scratch, False) if captures else None
             if graph is not None:
                 graph.launch(stream)
             else:
                 self._fill(addresses, scratch)
-                for step in self.steps:
-                    if isinstance(step, HostStep):
-                        step.run(held)
-                    else:
-                        step.enqueue(stream.handle)
-                self._ran = True
+                self._enqueue(held, stream)
         del scratch  # in the stream's order, so no step can miss it
         return held
 
-    def prepare(
-        self, inputs: Sequence[Any], reused: Mapping[int, Any]
-    ) -> tuple[list[Any], list[Callable[[], Any]], DeviceBuffer | None]:
+    def _enqueue(self, held: Sequence[Any], stream: Stream) -> None:
+        """Put the steps onto a stream, one by one."""
+        for step in self.steps:
+            if isinstance(step, HostStep):
+                step.run(held)
+            else:
+                step.enqueue(stream.handle)
+        self._ran = True
+
+    def prepare(self, inputs: Sequence[Any], reused: Mapping[int, Any]) -> PreparedRun:
         """The same over memory for some of what is made, by number, which it overwrites.
 
-        That is done by the launches of one graph, which are still to be made: no signal interrupts
-        them, as it would the steps one by one. Where steps on the host come between, there is no
-        graph: all steps are enqueued here, over fresh memory. `enqueuing` is held. Last comes
-        memory to be held until the launches are made.
+        That is done by the launch of one graph, which is still to be made. Where steps on the host
+        come between, there is none: all steps are enqueued here, over fresh memory. `enqueuing` is
+        held.
         """
         if self._on_host:
-            return self.run(inputs), [], None
-        stream = self.device.stream
-        self.device.activate()
+            return PreparedRun(self.run(inputs))
+        stream = self.device.entered()
         held, addresses, scratch = self._bind(inputs, reused, stream)
         try:
-            graph = self._graph(addresses, scratch, True)
+            graph = self._graph(stream, addresses, scratch, True)
         except DeviceFailure:
             if self._ran:
                 raise
             # the first call of a library may do what no capture allows: it is made by itself
-            return self.run(inputs), [], None
+            return PreparedRun(self.run(inputs))
         assert graph is not None
         self._ran = True
-        return held, [graph.launching(stream)], scratch
+        return PreparedRun(held, [graph.launching(stream)], scratch)
 
     def _graph(
-        self, addresses: Sequence[int], scratch: DeviceBuffer, needed: bool
+        self, stream: Stream, addresses: Sequence[int], scratch: DeviceBuffer, needed: bool
     ) -> Captured | None:
         """The graph over these addresses, made where that is worth it or there has to be one."""
-        stream = self.device.stream
-        graphs = self._graphs(stream)
+        graphs = self.graphs.get(id(stream)) or self._graphs(stream)
         key = (*addresses, scratch.device_address)
         graph = graphs.find(key)
         if graph is None and (needed or graphs.worth_making(key)):
@@ -158,9 +172,12 @@ class DevicePlan:
 
     def _seconds(self, step: LaunchStep, held: Sequence[Any], stream: Stream) -> float:
         begin, end = Event(enable_timing=True), Event(enable_timing=True)
-        if isinstance(step, HostStep):
+        if step.waits:
             begin.record(stream)
-            step.run(held)
+            if isinstance(step, HostStep):
+                step.run(held)
+            else:
+                step.enqueue(stream.handle)
             end.record(stream)
             stream.synchronize()
             return begin.elapsed_time(end) * 1e-3
@@ -176,46 +193,63 @@ class DevicePlan:
         self, inputs: Sequence[Any], reused: Mapping[int, Any], stream: Stream
     ) -> tuple[list[Any], list[int], DeviceBuffer]:
         """Memory for all slots; the addresses of what is given and made, and the arena."""
-        slots, name = self._slots, self.device.name
-        scratch = arena(stream, slots.arena_bytes + slots.workspace_bytes, slots.exact)
-        held: list[Any] = []
-        numbers: list[int] = []
-        for memory in inputs:
-            if memory.device is not name or memory.stream is not stream:
-                if memory.device == "cpu" and memory.nbytes <= NUMBER:
-                    numbers.append(len(held))
-                else:
-                    memory = self._present(memory, stream)
-            held.append(memory)
-        for number, size in enumerate(slots.made):
-            memory = reused.get(number) if reused else None
-            fits = memory is not None and memory.writable_on(stream)
-            held.append(memory if fits else allocate(stream, size, slots.exact))
+        slots = self._slots
+        scratch = arena(stream, self._scratch_bytes, slots.exact)
+        held = [*inputs]
+        streams = [*map(_stream_of, held)]
+        here = streams.count(stream) == len(streams)
+        numbers = () if here else self._numbers_among(inputs, streams, stream)
+        if reused:
+            held += self._made(reused, stream)
+        else:
+            for number, size in enumerate(slots.made):
+                own = number == slots.flag
+                held.append(flags.watch(stream) if own else allocate(stream, size, slots.exact))
         if not numbers:
-            return held, [memory.device_address for memory in held], scratch
+            return held, [*map(_address_of, held)], scratch
         sent = self._numbers(b"".join([_padded(inputs[n]) for n in numbers]), stream)
         lies = held.copy()
         for number in numbers:
             lies[number] = sent
-        addresses = [memory.device_address for memory in lies]
+        addresses = [*map(_address_of, lies)]
         for index, number in enumerate(numbers):
             addresses[number] += index * NUMBER
         return held, addresses, scratch
 
+    def _numbers_among(
+        self, inputs: Sequence[Any], streams: Sequence[Any], stream: Stream
+    ) -> Sequence[int]:
+        """The places of numbers from the host; all else is here, and the stream waits for it."""
+        found = []
+        for place, own in enumerate(streams):
+            if own is stream:
+                continue
+            memory = inputs[place]
+            if memory.device == CPU and memory.nbytes <= NUMBER:
+                found.append(place)
+            elif memory.device == self.device.name:
+                memory.used_on(stream)
+            else:
+                raise misplaced(memory, self.device.name)
+        return found
+
+    def _made(self, reused: Mapping[int, Any], stream: Stream) -> Sequence[Any]:
+        """Memory for what a run makes: what it is given for that, or fresh."""
+        slots = self._slots
+        given = [*map(reused.get, range(len(slots.made)))]
+        for number, (memory, size) in enumerate(zip(given, slots.made)):
+            if number == slots.flag:
+                given[number] = flags.watch(stream)
+            elif memory is None or not memory.writable_on(stream):
+                given[number] = allocate(stream, size, slots.exact)
+        return given
+
     def _fill(self, addresses: Sequence[int], scratch: DeviceBuffer) -> None:
         """Put the addresses of all slots where kernels read them."""
-        base, slots = scratch.device_address, self._slots
-        placed = [base + offset for _, offset in slots.arena]
-        self._words.fill([*addresses, *placed, base + slots.arena_bytes])
+        base = scratch.device_address
+        self._words.fill([*addresses, *map(base.__add__, self._places)])
         if self._marks:
-            self._words[slots.wrong] = flags.watch(scratch.stream).address
-
-    def _present(self, memory: Any, stream: Stream) -> Any:
-        """Memory of this device, in the stream's order."""
-        if memory.device != self.device.name:
-            raise misplaced(memory, self.device.name)
-        memory.used_on(stream)
-        return memory
+            self._words[self._slots.wrong] = flags.watch(scratch.stream).device_address
 
     def _numbers(self, packed: bytes, stream: Stream) -> DeviceBuffer:
         """Where numbers from the host lie on the device: one copy, if they are not there yet."""
@@ -230,11 +264,9 @@ class DevicePlan:
         return found[1]
 
     def _graphs(self, stream: Stream) -> Graphs:
-        found = self.graphs.get(id(stream))
-        if found is None:
-            if len(self.graphs) >= _MOST_STREAMS:
-                self.graphs.clear()
-            found = self.graphs[id(stream)] = Graphs(self.steps)
+        if len(self.graphs) >= _MOST_STREAMS:
+            self.graphs.clear()
+        found = self.graphs[id(stream)] = Graphs(self.steps)
         return found
 
 

@@ -17,8 +17,10 @@ from ridgeline.config import config
 from ridgeline.fusion.groups import FusionGroup
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
+from ridgeline.graph.passes.libraries.narrow_products import NARROW, unwidened
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.lowering.elements import widened_from, widens
+from ridgeline.loops.tensor_cores import DTYPES as TILED
 from ridgeline.ops.contract import CONTRACT, PRODUCT, ContractAttrs, product
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.ops.strides import View, dense, in_order, itself, strided
@@ -26,14 +28,19 @@ from ridgeline.runtime.cuda import cublaslt
 from ridgeline.runtime.cuda.cublaslt import MatmulStep, MatrixOperand
 from ridgeline.runtime.cuda.launches import Starting
 from ridgeline.runtime.cuda.steps import LaunchStep
+from ridgeline.schedules.gpu import tensor_cores
+from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.tensor_cores import HOPPER, ProductSize
 from ridgeline.weak import WeakMap
 
-DTYPES = ("float32", "float64", "float16", "bfloat16")
+_ITEMSIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+DTYPES = tuple(_ITEMSIZE)
 _LEAST_PRODUCTS = 1 << 23  # below this a kernel of our own, fused with its neighbours, is better
 _LEAST_NARROW = 1 << 15  # the same for operands of 16 bits, which tensor cores multiply
 _MOST_CALLS = 64
 _WORTH_A_COPY = 256  # times that an element is multiplied
 _ALIGNED = 8  # elements of a row; cuBLASLt rounds other 16-bit products before it adds a bias
+_MOST_OUTER = 2  # axes of a tensor besides those of a matrix and one of batches
 _BIAS = 2  # the place of a bias among the operands
 
 
@@ -97,18 +104,41 @@ class ProductLaunch:
 
 
 class CublasProduct:
-    """Contractions that are matrix products, with a vector added to them or without."""
+    """Contractions that are matrix products, with a vector added to them or without.
+
+    Those that a kernel of ours is predicted to compute sooner are left to it, with all that is
+    fused behind it.
+    """
 
     ops = (PRODUCT,)
+
+    def __init__(self, gpu: GpuMachine) -> None:
+        self._gpu = gpu
 
     def matches(self, node: Node, graph: Graph) -> bool:
         """True for a product without a bias, large enough for a library, that it can read."""
         attrs, narrow = node.attrs.contraction, node.inputs[0].dtype.itemsize == 2
-        return _pays(node, attrs, narrow) and _readable(node, graph) is not None
+        if not _pays(node, attrs, narrow):
+            return False
+        views = _readable(node, graph)
+        return views is not None and not self._is_ours(node, views)
+
+    def _is_ours(self, node: Node, views: Sequence[View]) -> bool:
+        """True for a product that is sooner done by tiles on tensor cores."""
+        found = matmul_of(node, views)
+        if found is None or config.products == "library" or self._gpu.capability != HOPPER:
+            return False
+        size = _tiled_size(found)
+        if size is None:
+            return False
+        ours, _ = tensor_cores.best(size, self._gpu)
+        return config.products == "own" or ours <= tensor_cores.library_seconds(size)
 
     def matches_with_bias(self, node: Node) -> bool:
         """True for a contraction that is one product, to whose columns a vector can be added."""
         if node.op is not CONTRACT or node.dtype is not dtypes.float32:
+            return False
+        if self._leaves_bias(node):
             return False
         if not _pays(node, node.attrs, any(map(widened_from, node.inputs))):
             return False
@@ -120,6 +150,16 @@ class CublasProduct:
         return sized and _one_product(
             product(left, right, node.attrs, node.dtype), [itself(left), itself(right)]
         )
+
+    def _leaves_bias(self, node: Node) -> bool:
+        """True for a product of ours as it stands, of 16-bit values that are widened."""
+        known = all(isinstance(s, int) for operand in node.inputs for s in operand.shape)
+        for narrow in NARROW if known else ():
+            left, right = (unwidened(operand, narrow) for operand in node.inputs)
+            if left is not None and right is not None:
+                made = product(left, right, node.attrs, node.dtype)
+                return self._is_ours(made, [strided(o, _is_leaf) for o in (left, right)])
+        return False
 
     def operands(self, node: Node, graph: Graph) -> Sequence[View]:
         """Views at any strides that are matrices; what lies otherwise is written in order."""
@@ -192,6 +232,32 @@ def _one_product(node: Node, views: Sequence[View]) -> bool:
     if found is None or found.batch != 1 or found.outer:
         return False
     return found.result.column == 1 and found.n == node.shape[-1]
+
+
+def _is_leaf(node: Node) -> bool:
+    return not node.inputs
+
+
+def _tiled_size(found: Matmul) -> ProductSize | None:
+    """What the time of a product of ours depends on; None where its kernel cannot read operands.
+
+    The copy engine reads matrices along one dense axis, whose lines begin at multiples of 16 bytes.
+    """
+    if found.dtype not in TILED or len(found.outer) > _MOST_OUTER:
+        return None
+    for at in (found.left, found.right):
+        long = at.column if at.row == 1 else at.row
+        steps = (long, at.batch, *at.outer, at.offset)
+        if 1 not in (at.row, at.column) or any(n < 0 or n % _ALIGNED for n in steps):
+            return None
+    rows, columns = found.m, found.n
+    if found.result.column != 1:
+        rows, columns = columns, rows
+    batches = found.batch * prod(found.outer)
+    if not tensor_cores.is_large(rows, columns, found.k, batches):
+        return None
+    made = _ITEMSIZE[found.result_dtype]
+    return ProductSize(rows, columns, found.k, batches, _ITEMSIZE[found.dtype], made)
 
 
 def matmul_of(node: Node, views: Sequence[View]) -> Matmul | None:

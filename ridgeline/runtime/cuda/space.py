@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.devices import CPU
 from ridgeline.dtypes import uint8
 from ridgeline.runtime.cuda import transfer
 from ridgeline.runtime.cuda.device import Device, device
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
+from ridgeline.runtime.cuda.pinned import PinnedBuffer
 from ridgeline.scalars import Array
 
 
@@ -39,8 +41,17 @@ class DeviceSpace:
         stream = self.device.stream
         if made is None:
             made = allocate(stream, memory.nbytes)
-        if memory.device == "cpu":
-            self.fill(made, memory.array(uint8, (memory.nbytes,)))
+        if memory.device == CPU:
+            if getattr(memory, "device_reads", False):
+                transfer.upload_pinned(memory, made, stream)
+            else:
+                self.fill(made, memory.array(uint8, (memory.nbytes,)))
             return made
         transfer.copy_within(memory, made, stream)
+        return made
+
+    def pin(self, array: Array) -> PinnedBuffer:
+        """Memory of the host with a copy of an array, which this device reads where it lies."""
+        made = PinnedBuffer.on(self.device, array.nbytes)
+        made.array(uint8, (array.nbytes,))[...] = np.ascontiguousarray(array).reshape(-1).view("u1")
         return made

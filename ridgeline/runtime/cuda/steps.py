@@ -11,14 +11,20 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from ridgeline.codegen.cuda.source import TileMap
 from ridgeline.runtime.cuda.driver import bindings, failure, function
 from ridgeline.runtime.cuda.module import DeviceFunction
+from ridgeline.runtime.cuda.tensor_maps import TensorMaps
 
 
 class LaunchStep(Protocol):
-    """Work that goes onto a stream; `slots` are those it touches."""
+    """Work that goes onto a stream; `slots` are those it touches.
+
+    One that `waits` for the device, or runs on the host, is no part of a graph.
+    """
 
     slots: frozenset[int]
+    waits: bool
 
     def enqueue(self, stream: Any) -> None: ...
 
@@ -48,6 +54,8 @@ class ArgumentWords:
 class KernelStep:
     """One launch of a kernel, whose module stays loaded as long as there is this step."""
 
+    waits = False
+
     def __init__(
         self,
         kernel: DeviceFunction,
@@ -64,20 +72,22 @@ class KernelStep:
         self._pointers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
         self.arguments = ctypes.addressof(self._pointers)
         self._function, self.kernel = kernel, kernel.handle
-        self.shape, self.shared = (blocks, threads), shared
+        self.shared = shared
         self._launch: Callable[..., Any] = function("cuLaunchKernel")
+        self._grid, self._block = (blocks, 1, 1), (threads, 1, 1)
+        self._tail: tuple[int, ...] = (0,)
         self._extended = _extended(blocks, threads, shared, cluster) if cluster > 1 else None
 
     def enqueue(self, stream: Any) -> None:
         """Put the launch onto a stream, with the addresses as they are now."""
-        blocks, threads = self.shape
         if self._extended is not None:
             self._extended.hStream = stream
             (status,) = function("cuLaunchKernelEx")(self._extended, self.kernel, self.arguments, 0)
         else:
             (status,) = self._launch(
-                self.kernel, blocks, 1, 1, threads, 1, 1, self.shared, stream, self.arguments, 0
-            )
+                self.kernel, *self._grid, *self._block, self.shared, stream, self.arguments,
+                *self._tail,
+            )  # fmt: skip
         if status:
             raise failure("a kernel launch", status)
 
@@ -85,8 +95,8 @@ class KernelStep:
         """What a graph needs to know to launch this with the addresses as they are now."""
         made = bindings().CUDA_KERNEL_NODE_PARAMS()
         made.func = self.kernel
-        made.gridDimX, made.blockDimX = self.shape
-        made.gridDimY = made.gridDimZ = made.blockDimY = made.blockDimZ = 1
+        made.gridDimX, made.gridDimY, made.gridDimZ = self._grid
+        made.blockDimX, made.blockDimY, made.blockDimZ = self._block
         made.sharedMemBytes = self.shared
         made.kernelParams = self.arguments
         return made
@@ -123,6 +133,44 @@ class JoinedStep(KernelStep):
     def _gather(self) -> None:
         words = self._words
         self._addresses[:] = array("Q", [words[slot] for slot in self._order])
+
+
+class TiledStep(KernelStep):
+    """One launch whose kernel has tiles fetched by the copy engine: behind the addresses come maps.
+
+    The parameters are still one address each, and a pointer to each map.
+    """
+
+    def __init__(
+        self,
+        kernel: DeviceFunction,
+        shape: tuple[int, int],
+        shared: int,
+        cluster: int,
+        maps: tuple[TileMap, ...],
+        slots: Sequence[int],
+        words: ArgumentWords,
+    ) -> None:
+        super().__init__(kernel, *shape, shared, cluster, slots, words)
+        self._tensors = TensorMaps(maps)
+        self._tiled = tuple(slots[one.parameter] for one in maps)
+        pointers = [*self._pointers[: len(slots)], *self._tensors.places]
+        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
+        self.arguments = ctypes.addressof(self._pointers)
+
+    def enqueue(self, stream: Any) -> None:
+        """Put the launch onto a stream, with the addresses as they are now."""
+        self._encode()
+        super().enqueue(stream)
+
+    def node_parameters(self) -> Any:
+        """What a graph needs to know to launch this with the addresses as they are now."""
+        self._encode()
+        return super().node_parameters()
+
+    def _encode(self) -> None:
+        for number, slot in enumerate(self._tiled):
+            self._tensors.lie_at(number, self._words[slot])
 
 
 def _extended(blocks: int, threads: int, shared: int, cluster: int) -> Any:

@@ -7,7 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.errors import DeviceError
-from ridgeline.runtime.cuda.driver import DeviceFailure, blamed, call, failure, function
+from ridgeline.runtime.cuda.driver import (
+    DeviceFailure,
+    bindings,
+    blamed,
+    call,
+    failure,
+    function,
+)
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device
@@ -29,6 +36,14 @@ class Stream:
         self.device = device
         self.handle: Any = call("cuStreamCreateWithPriority", _NON_BLOCKING, priority)
         self.__del__ = partial(device.discarded.append, ("cuStreamDestroy", self.handle))
+
+    @classmethod
+    def adopted(cls, device: Device, address: int) -> Stream:
+        """The stream of another library by the driver's handle; it stays that library's."""
+        made = cls.__new__(cls)
+        made.device = device
+        made.handle = bindings().CUstream(address)
+        return made
 
     @property
     def address(self) -> int:

@@ -24,12 +24,13 @@ from ridgeline.loops.schedule import (
     leave_out,
 )
 from ridgeline.schedules.accesses import access
-from ridgeline.schedules.gpu import pointwise, rows
+from ridgeline.schedules.gpu import pointwise, rows, skinny, tensor_cores
 from ridgeline.schedules.gpu.machine import Draft, GpuMachine
 from ridgeline.schedules.gpu.tiles import choose
 
 _FEWEST, _FEWEST_ELEMENTS = 3, 48  # rows or columns, and both: below, tiles are mostly padding
 _SHORT = 16  # terms or columns of which threads alone make little
+DEEP = 256  # terms that the threads of a block share out
 _BANK_PAD = 4
 
 
@@ -44,14 +45,32 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         return rows.steps(lowered, gpu)
     sizes = {letter: prod(lengths[n] for n in names[letter]) for letter in "bmnk"}
     narrow = min(sizes["m"], sizes["n"])
+    if 1 < narrow <= skinny.MOST_ROWS and sizes["k"] >= DEEP:
+        try:
+            return _along_depth(lowered, names, gpu)
+        except ScheduleError as refusal:
+            leave_out("vectors along the depth", refusal)
     few = narrow < _FEWEST or sizes["m"] * sizes["n"] < _FEWEST_ELEMENTS
     if few or sizes["k"] < 4 or max(narrow, sizes["k"]) < _SHORT:
         return rows.steps(lowered, gpu)
+    if tensor_cores.is_wanted(lowered, gpu):
+        try:
+            return tensor_cores.steps(lowered, gpu)
+        except ScheduleError as refusal:
+            leave_out("tiles of tensor cores", refusal)
     try:
         return _tiled(lowered, names, sizes, gpu)
     except ScheduleError as refusal:  # an operand that is read in two ways
         leave_out("tiles of rows and columns", refusal)
         return rows.steps(lowered, gpu)
+
+
+def _along_depth(lowered: Lowered, names: dict[str, list[str]], gpu: GpuMachine) -> list[Step]:
+    """Few rows or columns, of operands that both lie along the depth."""
+    draft = Draft(lowered.kernel)
+    if not all(deep for _, deep in _walks(draft, names).values()):
+        raise ScheduleError("operands that lie along the depth")
+    return skinny.steps(lowered, names, _operands(draft), gpu)
 
 
 def _axes(lowered: Lowered, letter: str) -> list[str]:

@@ -18,6 +18,7 @@ from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Alloc, Buffer, For, Load, OpExpr, Seq, Stmt
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.schedules.default import family
+from ridgeline.schedules.gpu import tensor_cores
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _ROWS_OF_A_BLOCK = 256  # that lie side by side
@@ -29,6 +30,8 @@ _HELD = 1 << 17  # elements of a row that a cluster of blocks keeps in registers
 def reason_to_part(lowered: Lowered, gpu: GpuMachine) -> str:
     """Why a kernel's stages should be kernels of their own; empty where they should not."""
     sizes = [axis.extent for axis in (*lowered.rows, *lowered.inner)]
+    if family(lowered) == "contraction" and tensor_cores.is_wanted(lowered, gpu):
+        return tensor_cores.reason_to_part(lowered)
     if family(lowered) != "rows" or not all(isinstance(size, int) for size in sizes):
         return ""
     rows = prod(int(axis.extent) for axis in lowered.rows)

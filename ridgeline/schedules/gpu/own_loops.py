@@ -9,14 +9,16 @@ from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.interpreter.counters import joined, operations
-from ridgeline.loops.ir import For, Reduce
+from ridgeline.loops.ir import Alloc, For, Reduce
 from ridgeline.loops.lowering.iteration_space import Lowered
+from ridgeline.loops.lowering.own_loops import SUMS
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.schedule import Bind, BlockScan, Reorder, SetKind, Split, SplitScan, Step
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.radix import RANK
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED
+from ridgeline.ops.tiled_selection import TILE_SMALLEST
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.gpu.machine import Draft, GpuMachine, power_at_least, power_at_most
 
@@ -30,6 +32,9 @@ _RUN_BYTES = 128  # of the running values of a thread's run
 _SCAN_WAVES = 8  # blocks for each multiprocessor when rows are cut into pieces
 _MOST_PIECES = 512
 _RANKED = 4  # elements of a thread
+_MANY_BLOCKS = 512  # rows that fill a device, a block each
+_LINE_THREADS = 256  # of a block that makes lines of updates
+_LINES = 4  # lines, or updates, of a thread
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -39,14 +44,18 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     names = [s.name for s in ir.statements(draft.kernel.body) if isinstance(s, For)]
     inner = [n for n in dict.fromkeys(names) if n not in rows]
     joins = any(_joins(s, gpu) for s in ir.statements(draft.kernel.body))
-    if lowered.anchor is SCATTER and joins:
+    scratch = [s.buffer for s in ir.statements(draft.kernel.body) if isinstance(s, Alloc)]
+    in_shared = any(buffer.name == SUMS for buffer in scratch)
+    if lowered.anchor is SCATTER and in_shared:
+        _scatter_rows(draft, rows, inner)
+    elif lowered.anchor is SCATTER and joins:
         _scatter(draft, rows, inner, rows_inside=True)
     elif lowered.anchor is SCATTER and (not rows or _few_or_aside(draft, rows)):
         copies = [n for n in inner if n[0] == "c"]
         _scatter(draft, rows, copies, rows_inside=False)  # the updates of a row stay in order
     elif lowered.anchor in _SCANS and _known(draft, [*rows, *inner]):
         _scan(draft, rows, inner[0], gpu)
-    elif lowered.anchor in (DIGIT_COUNTS, TILED):
+    elif lowered.anchor in (DIGIT_COUNTS, TILED, TILE_SMALLEST):
         _tile(draft, rows, inner)
     elif lowered.anchor is RANK and _known(draft, [*rows, *inner]):
         _rank(draft, rows, *inner)
@@ -64,7 +73,7 @@ def _joins(statement: ir.Stmt, gpu: GpuMachine) -> bool:
 
 
 def _tile(draft: Draft, rows: list[str], inner: list[str]) -> None:
-    """A block sorts a tile; its loops are made for threads."""
+    """A block works on a tile; its loops are made for threads."""
     for name in inner:
         if name == "d":
             draft.do(Split(name, draft.length("t") or 1, "guard"), Bind(f"{name}.1", "thread"))
@@ -170,18 +179,73 @@ def _scatter(draft: Draft, rows: list[str], inner: list[str], rows_inside: bool)
     known = _known(draft, rows)
     aside = bool(rows) and any(a.stride(rows[-1]) == 1 for a in accesses(draft.kernel))
     count = prod(draft.length(row) or _FEW_ROWS for row in rows)
-    if rows and (not known or (aside and count >= _FEW_ROWS)):
+    if rows and not known:
         draft.do(Reorder((*inner, *rows)))
         draft.grid(inner)
-        _to_threads(draft, [draft.fuse(rows)] if known else rows)
+        _to_threads(draft, rows)
+        return
+    if aside and count >= _FEW_ROWS:
+        _scatter_lines(draft, draft.fuse(rows), inner)
+        return
+    if rows_inside and not aside and count >= _MANY_BLOCKS and len(inner) == 2:
+        _scatter_rows(draft, rows, inner)
         return
     last = {axis[0]: axis for axis in inner}  # of the copies, and of the updates
-    for axis in last.values():
-        draft.do(Split(axis, _THREADS, "guard"))
-    outer = [f"{a}.0" if a in last.values() else a for a in inner]
-    lanes = [f"{axis}.1" for axis in last.values()]
+    outer, lanes, turns = list[str](), list[str](), list[str]()
     within = aside and rows_inside
+    for axis in inner:
+        if axis not in last.values():
+            outer.append(axis)
+            continue
+        if not within and (draft.length(axis) or 1) >= _THREADS * _LINES:
+            draft.do(Split(axis, _LINES, "guard"), SetKind(f"{axis}.1", "unroll"))
+            turns.append(f"{axis}.1")
+            axis = f"{axis}.0"
+        draft.do(Split(axis, _THREADS, "guard"))
+        outer.append(f"{axis}.0")
+        lanes.append(f"{axis}.1")
     if rows:
         draft.do(Reorder((*outer, *lanes, *rows) if within else (*outer, *rows)))
     draft.do(*(Bind(lane, "thread") for lane in lanes))
     draft.grid([*outer, *([] if within else rows)])
+
+
+def _scatter_rows(draft: Draft, rows: list[str], inner: list[str]) -> None:
+    """Many rows that stay apart: a block makes one, first its copy, then its updates, which find
+    it in the cache."""
+    for axis in inner:
+        if (draft.length(axis) or 1) >= _LINE_THREADS * _LINES:
+            draft.do(Split(axis, _LINES, "guard"), SetKind(f"{axis}.1", "unroll"))
+            axis = f"{axis}.0"
+        threads = min(_LINE_THREADS, power_at_least(draft.length(axis) or 1))
+        draft.do(Split(axis, threads, "guard"), Bind(f"{axis}.1", "thread"))
+    draft.grid(rows)
+
+
+def _scatter_lines(draft: Draft, row: str, inner: list[str]) -> None:
+    """Rows lie side by side: threads are the numbers of a line, and a block makes several lines.
+
+    A thread has a few of them, so that it waits for the places of all at once.
+    """
+    wide = min(_THREADS, power_at_least(draft.length(row) or 1))
+    beside = _LINE_THREADS // wide  # lines that the threads of a block share out
+    draft.do(Split(row, wide, "guard"))
+    last = {axis[0]: axis for axis in inner}  # of the copies, and of the updates
+    grid: list[str] = []
+    lanes: list[str] = []
+    turns: list[str] = []
+    for axis in inner:
+        lines = axis
+        if axis in last.values():
+            if (draft.length(axis) or 1) >= beside * _LINES:
+                draft.do(Split(axis, _LINES, "guard"))
+                turns.append(f"{axis}.1")
+                lines = f"{axis}.0"
+            draft.do(Split(lines, beside, "guard"))
+            lanes.append(f"{lines}.1")
+            lines = f"{lines}.0"
+        grid.append(lines)
+    draft.do(Reorder((*grid, f"{row}.0", *lanes, f"{row}.1", *turns)))
+    draft.do(*(SetKind(axis, "unroll") for axis in turns))
+    draft.do(*(Bind(axis, "thread") for axis in (*lanes, f"{row}.1")))
+    draft.grid([*grid, f"{row}.0"])

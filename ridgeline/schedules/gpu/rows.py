@@ -217,7 +217,7 @@ class _Row:
     def fits(self, threads: int) -> bool:
         """True when the row stays in the registers of its threads."""
         turns = self.turns(threads)
-        most = self._turns(_LARGE_TURNS if threads == _LARGE_BLOCK else _TURNS)
+        most = self._turns(_LARGE_TURNS if threads >= _LARGE_BLOCK else _TURNS)
         few = turns <= most or threads <= _SMALL_BLOCK
         return turns * self.kept <= _HELD_BYTES and few
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.graph.sizes import SizeExpr
+from ridgeline.record.numbers import Lifted
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.kinds import (
     is_a,
@@ -44,6 +46,10 @@ def attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> Any:
     kind = type(owner)
     if kind is Tensor or kind in _NATIVE:
         return getattr(owner, name)
+    if kind is SizeExpr:
+        return getattr(owner.__index__(), name)
+    if kind is Lifted:
+        return float if name == "__class__" else getattr(owner, name)
     if is_a(owner, type):
         return of_class(recorder, call, owner, name)
     if is_a(owner, types.ModuleType):

@@ -13,7 +13,7 @@ from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, stores
 from ridgeline.tracing.reads.containers import contains, item, iterate
 from ridgeline.tracing.reads.handlers import called_later
-from ridgeline.tracing.reads.kinds import is_a, plain_number, python_method
+from ridgeline.tracing.reads.kinds import is_a, python_method, shown_number
 from ridgeline.tracing.reads.operators import compare, converted, length, text, truth
 from ridgeline.tracing.reads.recorder import ReadRecorder
 from ridgeline.tracing.reads.rewrite import HOOKS
@@ -128,7 +128,7 @@ def _locals(
 
 def _type(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1:
-        args = (plain_number(args[0]),)
+        args = (shown_number(args[0]),)
         type_of(recorder, args[0])
     return type(*args, **kwargs)
 

@@ -34,7 +34,7 @@ from ridgeline.tracing.reads.kinds import (
     is_library_type,
     is_our_type,
     is_ours,
-    plain_number,
+    kept_value,
     python_method,
     written_by_users,
 )
@@ -239,8 +239,8 @@ def _partial(recorder: ReadRecorder, function: functools.partial[Any]) -> Callab
 
 def _cached(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A function whose results are kept: the guard asks it again, as every call would."""
-    args = tuple([plain_number(a) for a in args])
-    kwargs = {name: plain_number(value) for name, value in kwargs.items()}
+    args = tuple([kept_value(a) for a in args])
+    kwargs = {name: kept_value(value) for name, value in kwargs.items()}
     values = [*args, *kwargs.values()]
     for value in values:
         observe(recorder, value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import types
-from collections.abc import Callable
+from collections import _count_elements  # type: ignore[attr-defined]
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,7 @@ from ridgeline.tracing.reads.kinds import (
     is_from_library,
     is_our_type,
     is_watched,
+    kept_value,
     plain_number,
     written_by_users,
 )
@@ -48,6 +50,7 @@ _MUTATORS = frozenset((
 _PLAIN = frozenset((*SCALARS, Tensor))
 _AS_NUMBERS = (*NUMBERS, "__array__", "__array_interface__", "__dlpack__", "__getitem__")
 _ORDERING = (sorted, min, max, sum)
+_HASHING = (set, frozenset, dict)  # of which numbers equal to an element have to find it
 _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
     map: 0, filter: 0, functools.reduce: 0, itertools.starmap: 0, itertools.takewhile: 0,
     itertools.dropwhile: 0, itertools.filterfalse: 0, itertools.accumulate: 1, itertools.groupby: 1,
@@ -58,6 +61,11 @@ def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs
     if function not in (abs, divmod):  # of a size these are sizes
         args = tuple([plain_number(a) for a in args])
         kwargs = {name: plain_number(value) for name, value in kwargs.items()}
+    if _takes_plain_floats(function):
+        args = tuple([kept_value(a) for a in args])
+        kwargs = {name: kept_value(value) for name, value in kwargs.items()}
+    if _hashes(function):
+        args = tuple([_keys(a) for a in args])
     for value in (*args, *kwargs.values()):
         observe(recorder, value, methods=_runs_methods(function))
         if is_a(value, type) and _may_be_asked(value, function):
@@ -74,6 +82,13 @@ def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs
     if random_states() != before:
         recorder.opens(f"{getattr(function, '__name__', function)} draws random numbers")
     return result
+
+
+def _takes_plain_floats(function: Any) -> bool:
+    """True for methods of floats and NumPy's functions, which take no number of ours for one."""
+    if is_a(function, np.ufunc) or getattr(function, "__objclass__", None) is float:
+        return True
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "numpy"
 
 
 def _may_draw(function: Any) -> bool:
@@ -136,11 +151,24 @@ def iterating(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **k
             value = iterate(recorder, call, value)
             if function in _ORDERING:
                 observe(recorder, value)
+            if _hashes(function):
+                value = map(plain_number, value)
         elif type(value) not in _PLAIN:
             observe(recorder, value)
         given.append(value)
     named = {k: called_later(recorder, call, v) if callable(v) else v for k, v in kwargs.items()}
     return function(*given, **named)
+
+
+def _hashes(function: Any) -> bool:
+    """True for what makes a set or a dict, or counts elements in one."""
+    kind: Any = function if is_a(function, type) else getattr(function, "__self__", None)
+    return (is_a(kind, type) and issubclass(kind, _HASHING)) or function is _count_elements
+
+
+def _keys(value: Any) -> Any:
+    """A list of keys, or of keys and values, with numbers for sizes."""
+    return [plain_number(part) for part in value] if type(value) in (list, zip) else value
 
 
 def called_later(recorder: ReadRecorder, call: Call, value: Any) -> Any:
@@ -157,10 +185,15 @@ def container_method(
 ) -> Any:
     owner, name = function.__self__, function.__name__
     args = tuple([plain_number(a) for a in args])
+    if is_a(owner, _HASHING):
+        args = tuple([_keys(a) for a in args])
     if name in _MUTATORS:
+        args = tuple([kept_value(a) for a in args])
+        kwargs = {k: kept_value(v) for k, v in kwargs.items()}
         appended = name == "append" and type(owner) is list and len(args) == 1
         if not (appended and recorder.store(owner, None, args[0])):
             changing(recorder, owner)
+            _leave_parts(recorder, owner, (*args, *kwargs.values()))
         if name in ("sort", "extend", "extendleft", "update"):
             kwargs = {k: callback(call, v) for k, v in kwargs.items()}
             args = tuple([_looped(recorder, call, a) for a in args])
@@ -179,6 +212,14 @@ def container_method(
         return function()
     observe(recorder, owner)
     return pure(recorder, call, function, *args, **kwargs)
+
+
+def _leave_parts(recorder: ReadRecorder, owner: Any, values: Sequence[Any]) -> None:
+    """Containers are added to another one; what they hold is, where that is looped over."""
+    for value in values:
+        recorder.leaves(owner, value)
+        if type(value) in (list, dict):
+            recorder.leaves(owner, tuple(value.values() if type(value) is dict else value))
 
 
 def proxy_method(recorder: ReadRecorder, call: Call, function: Any, *args: Any) -> Any:
@@ -251,6 +292,8 @@ def unbound(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwa
     """`list.append(x, y)`, `object.__setattr__(o, n, v)`: as the method of its first argument."""
     if not args:
         return function(*args, **kwargs)
+    if function.__objclass__ is float:
+        return pure(recorder, call, function, *args, **kwargs)
     bound = getattr(function, "__get__", lambda *_: None)(args[0], type(args[0]))
     if bound is None:
         return pure(recorder, call, function, *args, **kwargs)

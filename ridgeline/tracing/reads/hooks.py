@@ -17,6 +17,7 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, containers, operators, stores
 from ridgeline.tracing.reads.handlers import changing, handed
+from ridgeline.tracing.reads.kinds import kept_value, plain_number
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, running
@@ -106,6 +107,17 @@ class Hooks:
         return containers.item(recorder, _call(), owner, key)
 
     slice = slice
+    key = staticmethod(plain_number)
+
+    @staticmethod
+    def kept(value: Any) -> Any:
+        """What is assigned to a name of the module, or of a function around."""
+        recorder = running.call_recorder
+        if recorder is None:
+            return value
+        value = kept_value(value)
+        recorder.leaves(Hooks, value)
+        return value
 
     @staticmethod
     def iterate(value: Any, nested: bool) -> Any:
@@ -132,6 +144,7 @@ class Hooks:
         """A value whose whole content is read."""
         recorder = running.call_recorder
         if recorder is not None:
+            value = kept_value(value)
             observe(recorder, value)
         return value
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import types
 from functools import lru_cache
 from typing import Any
 
 from ridgeline.graph.origins import PACKAGE
 from ridgeline.graph.sizes import SizeExpr
+from ridgeline.record.numbers import Lifted
 
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by C code that could be one
 # Packages whose functions compute from what they are given: their arguments count, not their text.
@@ -48,6 +50,29 @@ def plain_number(value: Any) -> Any:
     if type(value) is tuple and any(type(part) in (SizeExpr, tuple) for part in value):
         return tuple([plain_number(part) for part in value])
     return value
+
+
+def shown_number(value: Any) -> Any:
+    """A number to ask for its class, which calls with other numbers have in common."""
+    return value.value if type(value) is Lifted else plain_number(value)
+
+
+def kept_value(value: Any, seen: tuple[Any, ...] = ()) -> Any:
+    """A value that is left in an object: numbers which calls to come would change are plain ones.
+
+    Lists and dicts that the function made are mended where they are.
+    """
+    if type(value) is Lifted:
+        return value.plain()
+    if type(value) is tuple:
+        parts = [kept_value(part, seen) for part in value]
+        return value if all(map(operator.is_, parts, value)) else tuple(parts)
+    if type(value) in (list, dict) and not any(value is other for other in seen):
+        for key, part in [*(enumerate(value) if type(value) is list else value.items())]:
+            kept = kept_value(part, (*seen, value))
+            if kept is not part:
+                value[key] = kept
+    return plain_number(value)
 
 
 @lru_cache(maxsize=4096)

@@ -38,8 +38,8 @@ from ridgeline.tracing.reads.kinds import (
     is_a,
     is_library,
     is_our_type,
-    plain_number,
     python_method,
+    shown_number,
 )
 from ridgeline.tracing.reads.notes import LOOKS, entry_of_class
 from ridgeline.tracing.reads.observing import ARRAYS, observe
@@ -114,7 +114,7 @@ def _asking(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., 
     special = "__instancecheck__" if function is builtins.isinstance else "__subclasscheck__"
 
     def asked(value: Any, kinds: Any) -> bool:
-        value = plain_number(value)
+        value = shown_number(value)
         type_of(recorder, value)
         if _tells_its_class(type(value)):
             recorder.opens_if_outside(value, f"{label(value)} says by Python what class it is of")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from types import CellType, FunctionType
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ridgeline.tracing.reads.calls import CallRecorder
 
 _UNTRACKED = (np.ndarray, bytearray, array)
+_WHOLE = ("length", "elements", "keys", "values", "item")  # looks that show what was added
+_CONTAINERS = (list, dict, set, deque, *_UNTRACKED)
 # What `np.seterr` and `np.set_printoptions` set
 _NUMPY_SETTINGS: tuple[ContextVar[Any], ...] = tuple(
     getattr(sys.modules[module], name)
@@ -65,6 +68,7 @@ class ReadRecorder:
         self._watched: set[int] = set()
         self._numpy = [(setting, setting.get(MISSING)) for setting in _NUMPY_SETTINGS]
         self._doubts: list[tuple[Any, str]] = []  # what makes the trace open if it is from outside
+        self._left: list[tuple[Any, Any, str]] = []  # containers, and what they were put into
         self.open = ""  # why every call has to run Python
         self.prints = False  # inside of print(), where a text is shown and not used
 
@@ -75,6 +79,8 @@ class ReadRecorder:
         read_key = (id(owner), look, key if type(key) in (str, int) else id(key))
         if read_key in self._reads:
             return
+        if look in _WHOLE and self.stores.touches(owner):  # a guard would ask before the store
+            self.opens_if_outside(owner, f"{text}, to which the function has added")
         self._reads[read_key] = Read(owner, look, key, value, text)
         self._held[id(owner)] = owner
         self._held[id(key)] = key
@@ -154,6 +160,16 @@ class ReadRecorder:
         self._held[id(value)] = value
         self._doubts.append((value, _at_line(reason)))
 
+    def leaves(self, owner: Any, value: Any) -> None:
+        """A value is put into an object: a container made by every call anew is no replay's."""
+        if type(value) is tuple:
+            for part in value:
+                self.leaves(owner, part)
+        elif is_a(value, _CONTAINERS):
+            self._held[id(value)] = value
+            self._held[id(owner)] = owner
+            self._left.append((owner, value, _at_line(f"a {type(value).__name__} is left outside")))
+
     def name(self, namespace: dict[str, Any], name: str) -> Any:
         """A global or built-in name is read."""
         value = namespace.get(name, MISSING)
@@ -220,6 +236,8 @@ class ReadRecorder:
 
     def memory(self, owner: Any, text: str) -> None:
         """The content of an array is read."""
+        if self._capture is not None:
+            self._capture.memory.read_by_python(owner)
         if self.is_given(owner) or id(owner) not in self._known:
             return
         size = getattr(owner, "nbytes", None) or len(owner)
@@ -228,15 +246,31 @@ class ReadRecorder:
         else:
             self.note(owner, "memory", None, LOOKS["memory"](owner, None), text)
 
+    def is_outer_array(self, array: Any) -> bool:
+        """True where the memory of an array was there before."""
+        while is_a(array, np.ndarray):
+            if id(array) in self._known or self.is_given(array):
+                return True
+            if array.base is None:
+                return False
+            array = array.base
+        return True
+
     # ---- when the function has returned ---------------------------------------------------------
 
     def reads(self) -> list[Read]:
         """What was read from objects that were there before, in order of first sight."""
         owners = [read.owner for read in self._reads.values()]
         owners += [*self._tables.values(), *(value for value, _ in self._doubts)]
+        owners += [part for owner, value, _ in self._left for part in (owner, value)]
         made = young([*owners, *(store.location.owner for store in self.stores.all)])
+        for owner, value, reason in self._left:
+            if self._is_outside(owner, made) and not self._is_outside(value, made):
+                self.open = self.open or reason
         for value, reason in self._doubts:
-            if not self.open and id(value) not in made and not self.is_given(value):
+            # a dict that was empty outside is young by what was put into it
+            outside = id(value) in self._known or id(value) not in made
+            if not self.open and outside and not self.is_given(value):
                 self.open = reason
         self.stores.keep(lambda owner: self._is_outside(owner, made))
         return [

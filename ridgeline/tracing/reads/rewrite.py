@@ -191,12 +191,22 @@ class _Rewriter(ast.NodeTransformer):
         return _at(ast.Starred(self._iterated(node.value), node.ctx), node)
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
-        keys = [key and self.visit(key) for key in node.keys]
+        keys = [key and self._hashed(key) for key in node.keys]
         values = [
             self.visit(v) if k is not None else self._report(v, "mapping", self.visit(v))
             for k, v in zip(node.keys, node.values)
         ]
         return _at(ast.Dict(keys, values), node)
+
+    def visit_Set(self, node: ast.Set) -> ast.AST:
+        return _at(ast.Set([self._hashed(e) for e in node.elts]), node)
+
+    def _hashed(self, node: ast.expr) -> ast.expr:
+        """A key of a dict or an element of a set, which numbers equal to it have to find."""
+        if isinstance(node, ast.Constant | ast.Starred):
+            made: ast.expr = self.visit(node)
+            return made
+        return self._report(node, "key", self.visit(node))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         function = node.func
@@ -242,8 +252,16 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         unpacked = [t for t in node.targets if isinstance(t, ast.Tuple | ast.List)]
         value = self._unpacked(node.value, unpacked[0]) if unpacked else self.visit(node.value)
+        if any(self._is_outside(t) for t in node.targets):
+            value = self._report(node, "kept", value)
         made = ast.Assign([self.visit(t) for t in node.targets], value, node.type_comment)
         return _at(made, node)
+
+    def _is_outside(self, target: ast.expr) -> bool:
+        """True for a name of the module or of a function around."""
+        if not isinstance(target, ast.Name) or target.id not in self._scopes[-1].declared:
+            return False
+        return target.id in self._free or is_global(target.id, self._scopes, self._free)
 
     def _unpacked(self, node: ast.expr, target: ast.expr) -> ast.expr:
         parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
@@ -275,7 +293,9 @@ class _Rewriter(ast.NodeTransformer):
             loops.append(ast.comprehension(self.visit(loop.target), source, tests, loop.is_async))
         made: ast.AST
         if isinstance(node, ast.DictComp):
-            made = ast.DictComp(self.visit(node.key), self.visit(node.value), loops)
+            made = ast.DictComp(self._hashed(node.key), self.visit(node.value), loops)
+        elif isinstance(node, ast.SetComp):
+            made = ast.SetComp(self._hashed(node.elt), loops)
         else:
             made = type(node)(self.visit(node.elt), loops)
         self._scopes.pop()
@@ -300,6 +320,8 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.target, ast.Name):
             before = self.visit(_at(ast.Name(node.target.id, ast.Load()), node.target))
             after = self._report(node, "inplace", operator, before, value)
+            if self._is_outside(node.target):
+                after = self._report(node, "kept", after)
             return _at(ast.Assign([node.target], after), node)
         owner = self.visit(node.target.value)
         if isinstance(node.target, ast.Attribute):

@@ -13,7 +13,15 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.attributes import TABLES
 from ridgeline.tracing.reads.handlers import changing, changing_attribute
-from ridgeline.tracing.reads.kinds import is_a, is_ours, is_watched, plain_number, python_method
+from ridgeline.tracing.reads.kinds import (
+    is_a,
+    is_our_type,
+    is_ours,
+    is_watched,
+    kept_value,
+    plain_number,
+    python_method,
+)
 from ridgeline.tracing.reads.notes import SCALARS, entry_of_class
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, running
@@ -27,8 +35,8 @@ def set_attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str, val
     if method is not None:
         call(method)(owner, name, value)
         return
-    value = plain_number(value)
     kind = type(owner)
+    value = plain_number(value) if is_our_type(kind) else kept_value(value)
     stored = entry_of_class(kind, name)
     if _is_python(stored, "fset", "__set__") and not (is_watched(owner) and _is_registered(value)):
         recorder.note(kind, "class entry", name, stored, f"{kind.__qualname__}.{name}")
@@ -39,6 +47,7 @@ def set_attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str, val
         return
     if not (_is_in_table(owner, name) and recorder.store(owner, name, value, True)):
         changing_attribute(recorder, owner, name)
+        recorder.leaves(owner, value)
     setattr(owner, name, value)
 
 
@@ -77,9 +86,13 @@ def set_item(recorder: ReadRecorder, call: Call, owner: Any, key: Any, value: An
     if method is not None:
         call(method)(owner, key, value)
         return
-    key, value = plain_number(key), plain_number(value)
+    if is_our_type(type(owner)):  # groups of an optimizer, which go on with open numbers
+        key, value = plain_number(key), plain_number(value)
+    else:
+        key, value = kept_value(key), kept_value(value)
     if type(owner) is not dict or type(key) not in SCALARS or not recorder.store(owner, key, value):
         changing(recorder, owner)
+        recorder.leaves(owner, value)
     owner[key] = value
 
 

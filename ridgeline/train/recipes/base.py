@@ -10,6 +10,7 @@ from typing import Any
 
 from ridgeline import nn
 from ridgeline.data import DataLoader, Dataset, random_split
+from ridgeline.distributed import Mesh, Plan, parallelize
 from ridgeline.dtypes import bfloat16
 from ridgeline.errors import BadValueError
 from ridgeline.optim import Optimizer
@@ -28,6 +29,14 @@ class Options:
 
     workers: int = 0  # processes that load data
     device: str = "cpu"
+    mesh: Mesh | None = None  # of ranks that share the work
+    plan: Plan | None = None  # how they do
+
+    def placed(self, model: nn.Module) -> nn.Module:
+        """The model where it is trained: on the device, or shared out over the mesh."""
+        if self.mesh is None:
+            return model.to(self.device)
+        return parallelize(model, self.mesh, self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,7 @@ def make_run(
     average = Average(model, settings.ema) if settings.ema else None
     step = Step(model, optimizer, objective, settings.accumulate, settings.clip or None, average)
     run = Run(model, optimizer, scheduler, loader, step, asdict(settings), options.device)
+    run.mesh = options.mesh
     if validation is not None:
         evaluator = Evaluator(
             model if average is None else average.model, objective, options.device

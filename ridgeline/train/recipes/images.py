@@ -92,7 +92,7 @@ def _classifier(
         images = open_images(settings.data)
         train, validation = set_apart(settings, images.train)
         check_batch(settings, len(train), "training images")
-        model = build(images).to(options.device)
+        model = options.placed(build(images))
         loader = DataLoader(
             train,
             settings.batch_size,

@@ -99,7 +99,7 @@ def _recipe(
         manual_seed(settings.seed)
         text = open_text(settings)
         tokenizer = text.tokenizer
-        model = build(tokenizer.vocab_size, settings.length).to(options.device)
+        model = options.placed(build(tokenizer.vocab_size, settings.length))
         run = text_run(settings, options, model, text, next_token)
         return Prepared(
             run,

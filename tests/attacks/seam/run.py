@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.execution import tiers
+from ridgeline.execution import interpreter_cost
 from ridgeline.record import graph_recorder
 from ridgeline.runtime.cuda import transfer
 from tests.attacks.seam.program import CALLS, Program, Value
@@ -152,8 +152,9 @@ def thresholds(small: bool) -> Iterator[None]:
     """Sizes from which things are done in another way, such that a few elements are many."""
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            patch.setattr(tiers, "_PER_ELEMENT", 1e-3)  # 45 elements are compiled at once
-            patch.setattr(tiers, "_PER_NODE", 1e-4)
+            # 45 elements are compiled at once
+            patch.setattr(interpreter_cost, "_PER_ELEMENT", 1e-3)
+            patch.setattr(interpreter_cost, "_PER_NODE", 1e-4)
             patch.setattr(transfer, "CHUNK", 40)
             patch.setattr(graph_recorder, "MOST_PENDING", 4)
             patch.setattr(graph_recorder, "MOST_HELD", 100)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ridgeline.graph.graph import nbytes, work_bytes
 from ridgeline.graph.node import Node
+from ridgeline.ops.tracking import CUSTOM, ERASED
 
 # ---- maximum flow and the cut that bounds it, after Dinic: levels by breadth, flow along them ----
 
@@ -114,12 +115,19 @@ def cheapest_to_keep(
             network.edge(0, entry[node], UNLIMITED)
             continue
         network.edge(0, entry[node], int(work_bytes(node)))
-        waiting += node.inputs
+        waiting += _value_from(node)
     for node in order:
         if not (is_known(node) or is_fixed(node)):
-            for source in node.inputs:
+            for source in _value_from(node):
                 network.edge(entry[source] + 1, entry[node], UNLIMITED)
     for node in dict.fromkeys(needed):
         network.edge(entry[node] + 1, 1, UNLIMITED)
     before = network.source_side()
     return [n for n in order if entry[n] in before and entry[n] + 1 not in before]
+
+
+def _value_from(node: Node) -> Sequence[Node]:
+    """The operands that a value is computed from; others of what is erased are for derivatives."""
+    if node.op is CUSTOM:
+        return node.inputs[: node.attrs.outputs]
+    return node.inputs[:1] if node.op in ERASED else node.inputs

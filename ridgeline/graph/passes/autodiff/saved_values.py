@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ridgeline.graph.node import LEAF, PROJ, Node, leaf, topological
 from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
 from ridgeline.ops.differentiate import ends, sources
-from ridgeline.ops.tracking import CUSTOM
+from ridgeline.ops.tracking import CUSTOM, written_over
 
 
 def reads_values(current: Node) -> bool:
@@ -94,6 +94,8 @@ _REPEATED = ("pointwise", "movement")
 
 def _is_fixed(node: Node) -> bool:
     """True for what is not computed again in the backward pass."""
+    if written_over(node) is not node:  # what is left of the graph there has no values
+        return True
     return node.op is PROJ or node.op.family not in _REPEATED
 
 

@@ -20,7 +20,7 @@ from ridgeline.ops.expansion import Expand
 from ridgeline.ops.gather import SCATTER, gather, ramps, scatter
 from ridgeline.ops.math import maximum
 from ridgeline.ops.movement import broadcast, broadcast_scalar, permute, reshape
-from ridgeline.ops.radix import RADIX
+from ridgeline.ops.radix import RADIX, SMALLEST
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.reduce import kept_axes
 from ridgeline.ops.reinterpret import reinterpret
@@ -29,6 +29,7 @@ from ridgeline.ops.sort import SORT
 from ridgeline.ops.special import SPLIT_EXPONENT
 from ridgeline.ops.summed_scatter import wide_scatter, widened
 from ridgeline.ops.tiled_radix import tiled
+from ridgeline.ops.tiled_selection import smallest_by_tiles
 from ridgeline.ops.tracking import CUSTOM, ERASED
 
 # ---- frexp written out for kernels: the exponent's bits, read and replaced -----------------------
@@ -124,21 +125,24 @@ _ELEMENT = 24  # bytes of shared memory that an element takes at most
 
 
 def tiled_sorts(graph: Graph, shared_bytes: int) -> Graph:
-    """The graph with its radix passes, over rows of known length, by tiles."""
+    """The graph with its radix passes and selections, over rows of known length, by tiles."""
     longest = min(1 << (shared_bytes // _ELEMENT).bit_length() - 1, _LONGEST)
     written: dict[Node, Sequence[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
-        if current.op is not PROJ or inputs[0].op is not RADIX:
+        if current.op is not PROJ or inputs[0].op not in (RADIX, SMALLEST):
             return None
         source = inputs[0]
+        output: int = current.attrs.output
+        if source.op is SMALLEST:
+            chosen = smallest_by_tiles(source.inputs[0], source.attrs.count)
+            return None if chosen is None else chosen[output]
         length = source.inputs[0].shape[-1]
         if not isinstance(length, int) or not length:
             return None
         if source not in written:
             size = min(max(1 << (length - 1).bit_length(), _SHORTEST), longest)
             written[source] = tiled(source.inputs[0], source.inputs[1], source.attrs, size)
-        output: int = current.attrs.output
         return written[source][output]
 
     return graph.rebuilt(replace)

@@ -23,7 +23,7 @@ class Settled:
     """A substitution of numbers for symbolic sizes in nodes, types and attributes."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
-        self._values = values
+        self.sizes = values
         self._nodes: dict[Node, Node] = {}
 
     def nodes(
@@ -43,7 +43,7 @@ class Settled:
                 made[old] = old
                 continue
             if old.op is EXTENT:
-                number = evaluate(old.attrs.size, self._values)
+                number = evaluate(old.attrs.size, self.sizes)
                 new = constant(number, old.attrs.dtype, old.attrs.device)
             elif old.op is PROJ:
                 new = proj(inputs[0], old.attrs.output)
@@ -73,7 +73,7 @@ class Settled:
     def value(self, value: Any) -> Any:
         """A size, type, attribute or tuple of these, with numbers for sizes."""
         if isinstance(value, SizeExpr):
-            return evaluate(value, self._values)
+            return evaluate(value, self.sizes)
         if isinstance(value, tuple):
             new = [self.value(v) for v in value]
             same = all(a is b for a, b in zip(new, value))
@@ -88,7 +88,7 @@ class Settled:
         return value
 
     def _body(self, old: Body) -> Body:
-        inner = Settled(self._values)
+        inner = Settled(self.sizes)
         outputs = inner.nodes(old.outputs)
         return body(inner.nodes(old.inputs), outputs)
 
@@ -96,10 +96,15 @@ class Settled:
 @lru_cache(maxsize=8192)
 def _has_unknowns(value: Any) -> bool:
     """True where a type, attributes or a tuple of these may hold a size that is no number."""
+    return _holds_size(value)
+
+
+def _holds_size(value: Any) -> bool:
+    """The same of a part, which need not be hashable: marks of graphs hold lists of variables."""
     if isinstance(value, SizeExpr | Body):
         return True
     if isinstance(value, tuple):
-        return any(map(_has_unknowns, value))
+        return any(map(_holds_size, value))
     if is_dataclass(value) and not isinstance(value, type):
-        return any(_has_unknowns(getattr(value, f.name)) for f in fields(value) if f.init)
+        return any(_holds_size(getattr(value, f.name)) for f in fields(value) if f.init)
     return False

@@ -7,6 +7,9 @@
 A convolution's result is put back into its order by a permute, and that permute moves on through
 whatever computes element by element, folds over axes or takes a part, until it meets the next
 convolution, where it cancels, or the end. What is left of them is index arithmetic in kernels.
+
+What a library computes better with channels second, as contractions have them, is a convolution of
+its operands as they lie.
 """
 
 from __future__ import annotations
@@ -22,7 +25,15 @@ from ridgeline.graph.origins import inherit
 from ridgeline.graph.passes.libraries.convolutions import recognise
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.contract import ContractAttrs, axis, contract
-from ridgeline.ops.convolve import DATA, FILTER, FORWARD, ConvolveAttrs, channels_last, convolve
+from ridgeline.ops.convolve import (
+    DATA,
+    FILTER,
+    FORWARD,
+    ConvolveAttrs,
+    Way,
+    channels_last,
+    convolve,
+)
 from ridgeline.ops.elementwise import IOTA
 from ridgeline.ops.movement import (
     BROADCAST,
@@ -41,17 +52,14 @@ from ridgeline.ops.reduce import ARG_REDUCE, REDUCE, kept_axes
 
 Order = tuple[int, ...]
 _ACCESS_BYTES = 16
-Pays = Callable[[ConvolveAttrs, Node], bool]
+Chooses = Callable[[ConvolveAttrs, Node], Way | None]
 
 
-def convolutions_last(graph: Graph, pays: Pays) -> Graph:
-    """The graph with those convolutions for which it pays, and all between, in channels last."""
-    found = {
-        n: conv
-        for n in graph.computed
-        if (conv := recognise(n)) is not None and pays(_filled(conv[0], n.dtype), n)
-    }
-    if not found:
+def convolutions_last(graph: Graph, chooses: Chooses) -> Graph:
+    """The graph with the convolutions of a library, most, and all between, in channels last."""
+    known = {n: conv for n in graph.computed if (conv := recognise(n)) is not None}
+    ways = {n: way for n, (attrs, *_) in known.items() if (way := chooses(attrs, n)) is not None}
+    if not ways:
         return graph
     held: set[Node] = set()  # the permutes that are on their way
     new: dict[Node, Node] = {}
@@ -60,11 +68,15 @@ def convolutions_last(graph: Graph, pays: Pays) -> Graph:
             new[current] = current
             continue
         inputs = tuple(new[i] for i in current.inputs)
-        if current in found:
-            attrs, first, second = found[current]
-            made = _convolved(current, attrs, new[first], new[second])
-            if attrs.kind != FILTER:
-                held.add(made)
+        if current in ways:
+            attrs, first, second = known[current]
+            operands = new[first], new[second]
+            if ways[current] is Way.CHANNELS_SECOND:
+                made = _as_it_lies(current, attrs, *operands)
+            else:
+                made = _convolved(current, attrs, *operands, ways[current])
+                if attrs.kind != FILTER:
+                    held.add(made)
         else:
             made = _moved_on(current, inputs, held)
         if made is not current and not made.origins:
@@ -76,21 +88,31 @@ def convolutions_last(graph: Graph, pays: Pays) -> Graph:
 # ---- convolutions --------------------------------------------------------------------------------
 
 
-def _convolved(current: Node, attrs: ConvolveAttrs, first: Node, second: Node) -> Node:
-    """A convolution computed with channels last, under the shape and order that it had."""
-    parts = {
+def _parts(attrs: ConvolveAttrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes of the operands, channels second."""
+    return {
         FORWARD: (attrs.image, attrs.filters), DATA: (attrs.result, attrs.filters),
         FILTER: (attrs.result, attrs.image),
     }[attrs.kind]  # fmt: skip
-    a, b = (_last(o, shape) for o, shape in zip((first, second), parts))
-    made = _product(a, b, attrs) if is_product(attrs) else _in_library(a, b, attrs)
+
+
+def _as_it_lies(current: Node, attrs: ConvolveAttrs, first: Node, second: Node) -> Node:
+    """A convolution computed with channels second, as it is, but for an axis of groups."""
+    a, b = (reshape(o, shape) for o, shape in zip((first, second), _parts(attrs)))
+    return reshape(convolve(a, b, replace(attrs, second=True)), current.shape)
+
+
+def _convolved(current: Node, attrs: ConvolveAttrs, first: Node, second: Node, way: Way) -> Node:
+    """A convolution computed with channels last, under the shape and order that it had."""
+    a, b = (_last(o, shape) for o, shape in zip((first, second), _parts(attrs)))
+    made = _product(a, b, attrs) if way is Way.PRODUCT else _in_library(a, b, attrs)
     rank = len(made.shape)
     if attrs.groups == 1:
         return permute(made, (0, rank - 1, *range(1, rank - 1)))
     return _in_groups(made, current.shape, attrs)
 
 
-def _filled(attrs: ConvolveAttrs, dtype: DType) -> ConvolveAttrs:
+def filled(attrs: ConvolveAttrs, dtype: DType) -> ConvolveAttrs:
     """A convolution whose few channels, as of an image, are as many as one access holds."""
     channels, whole = attrs.image[1], _ACCESS_BYTES // dtype.itemsize
     if channels >= whole or attrs.groups > 1:
@@ -104,7 +126,7 @@ def _filled(attrs: ConvolveAttrs, dtype: DType) -> ConvolveAttrs:
 
 def _in_library(first: Node, second: Node, attrs: ConvolveAttrs) -> Node:
     """The library's convolution, with channels that are missing filled by zeros."""
-    wide = _filled(attrs, first.dtype)
+    wide = filled(attrs, first.dtype)
     missing = wide.image[1] - attrs.image[1]
     if not missing:
         return convolve(first, second, attrs)

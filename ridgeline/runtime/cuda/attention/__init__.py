@@ -2,6 +2,7 @@
 call (`cudnn.py`), and fused kernels for tensor cores, from compute capability 8.0 on.
 
     forward(attention) -> KernelSource     arguments: q, k, v, [mask,] out, lse
+    few_rows(attention) -> KernelSource    the same, and a workspace: few queries, keys in pieces
     backward(attention) -> KernelSource    arguments: q, k, v, [mask,] lse, delta, ct, dq, dk, dv
 
 Scores never lie in memory. Forward, a block keeps some queries and walks over the keys with a
@@ -16,6 +17,7 @@ rows (`Strides`), so heads may lie side by side in a row, as a projection leaves
 
 from ridgeline.runtime.cuda.attention.backward import backward
 from ridgeline.runtime.cuda.attention.cudnn import TensorMemory
+from ridgeline.runtime.cuda.attention.few_rows import few_rows
 from ridgeline.runtime.cuda.attention.forward import forward
 from ridgeline.runtime.cuda.attention.library import (
     AttentionKernels,
@@ -36,6 +38,7 @@ __all__ = [
     "Strides",
     "TensorMemory",
     "backward",
+    "few_rows",
     "forward",
     "is_attention",
     "is_generated",

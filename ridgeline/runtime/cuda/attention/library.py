@@ -25,6 +25,7 @@ from ridgeline.ops.strides import View, itself, strided
 from ridgeline.runtime.cuda.attention import cudnn
 from ridgeline.runtime.cuda.attention.backward import backward
 from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD, TensorMemory
+from ridgeline.runtime.cuda.attention.few_rows import few_rows, has_few_rows
 from ridgeline.runtime.cuda.attention.forward import forward
 from ridgeline.runtime.cuda.attention.masks import Mask
 from ridgeline.runtime.cuda.attention.problem import Problem, Strides, is_generated
@@ -65,7 +66,9 @@ class AttentionKernels:
         """The text of one direction."""
         assert group.apart is not None
         found = problem_of(group)
-        return forward(found) if group.apart.op is ATTENTION else backward(found)
+        if group.apart.op is not ATTENTION:
+            return backward(found)
+        return few_rows(found) if has_few_rows(found) else forward(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.config import config
 from ridgeline.nn import functional as F
-from tests.tape.test_tape import agree, data
+from tests.tape.test_tape import agree, data, is_matched, run, run_until_matched
 
 
 @pytest.fixture(autouse=True)
-def compiled() -> Iterator[None]:
+def compiled(nothing_recorded: None) -> Iterator[None]:
     with config.override(tier="compiled", tape=True):
         yield
 
@@ -182,7 +182,7 @@ def test_numbers_that_are_always_new_fill_no_tape() -> None:
     x = data(4, 3)
     for number in range(40):
         with rl.record_flushes() as log:
-            (x * 2.0 + (0.1 + number)).exp().sum().item()
+            rl.clamp(x * 2.0, max=0.1 + number).exp().sum().item()
     (flush,) = log.flushes
     assert "which was" in flush.unmatched or "ever other ways" in flush.unmatched
 
@@ -198,6 +198,116 @@ def test_variables_that_begin_with_the_same_memory() -> None:
                     norms[1].weight.mul_(2.0)
                     norms[1].bias.add_(1.0)
                 return norms[1](norms[0](x) * 3.0).tolist()
+
+        return step
+
+    agree(make)
+
+
+def test_arguments_with_which_a_call_only_shows_memory() -> None:
+    def make() -> Callable[[int], Any]:
+        x, w = data(6, 4), data(4, 3)
+
+        def step(number: int) -> Any:
+            rolled = rl.roll(x, number % 3, dims=0)  # memory as it is, and two copies
+            return (rolled @ w).relu().tolist()
+
+        return step
+
+    rl.manual_seed(3)
+    found, programs = run_until_matched(make(), 15, last=3)
+    with config.override(tape=False):
+        expected, _ = run(make(), len(found))
+    np.testing.assert_array_equal(np.array(found), np.array(expected))
+    assert is_matched(programs, 3), programs
+
+
+def test_results_that_become_variables() -> None:
+    """A gradient penalty: the gradient at points between samples is itself differentiated."""
+
+    def make() -> Callable[[int], Any]:
+        critic = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+        x, y = data(5, 2), data(2, 5).T
+
+        def step(number: int) -> Any:
+            between = (x * 0.3 + y * 0.7).requires_grad_()
+            (slope,) = rl.autograd.grad(critic(between).sum(), between, create_graph=True)
+            penalty = (slope.norm(dim=1) - 1).square().mean()
+            critic.zero_grad()
+            penalty.backward()
+            with rl.no_grad():
+                for p in critic.parameters():
+                    if p.grad is not None:
+                        p -= 0.1 * p.grad
+            return [penalty.item(), *between.tolist()[0]]
+
+        return step
+
+    agree(make)
+
+
+def test_memory_that_is_exchanged() -> None:
+    """Weights are moved, used and put back, as in minimisation that is aware of sharpness."""
+
+    def make() -> Callable[[int], Any]:
+        layer = nn.Linear(3, 2)
+        x, y = data(4, 3), data(4, 2)
+
+        def step(number: int) -> Any:
+            F.mse_loss(layer(x), y).backward()
+            kept = [p.data.clone() for p in layer.parameters()]
+            with rl.no_grad():
+                for p in layer.parameters():
+                    assert p.grad is not None
+                    p.add_(p.grad, alpha=0.05)
+            layer.zero_grad()
+            loss = F.mse_loss(layer(x), y)
+            loss.backward()
+            for p, before in zip(layer.parameters(), kept):
+                p.data = before
+            with rl.no_grad():
+                for p in layer.parameters():
+                    assert p.grad is not None
+                    p.sub_(p.grad, alpha=0.1)
+            layer.zero_grad()
+            return [loss.item(), *layer.bias.tolist()]
+
+        return step
+
+    agree(make)
+
+
+def test_masks_that_pick() -> None:
+    def make() -> Callable[[int], Any]:
+        layer, x = nn.Linear(3, 4), data(6, 3)
+        train = rl.arange(6) % 3 != 0
+
+        def step(number: int) -> Any:
+            layer.zero_grad()
+            out = layer(x)
+            out[train, 1:].square().mean().backward()
+            assert layer.bias.grad is not None
+            return [*out[~train][:, 0].tolist(), *layer.bias.grad.tolist()]
+
+        return step
+
+    agree(make)
+
+
+def test_masks_of_results() -> None:
+    """How many there are decides a shape, so they are computed on the way."""
+
+    def make() -> Callable[[int], Any]:
+        layer, x = nn.Linear(3, 4), data(6, 3)
+
+        def step(number: int) -> Any:
+            layer.zero_grad()
+            distances = layer(x).abs().sum(1)
+            active = distances > distances.mean().item()
+            loss = distances[active].mean() if active.any() else distances.sum() * 0
+            loss.backward()
+            assert layer.bias.grad is not None
+            return [loss.item(), *layer.bias.grad.tolist()]
 
         return step
 

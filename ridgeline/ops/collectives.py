@@ -1,0 +1,542 @@
+"""Collectives as ops: what ranks give each other, between kernels, with derivatives and batching.
+
+A group is named by a key that is the same on all ranks, and looked up when the op runs
+(`communicators/current.py`), so ranks share compiled programs. `all_gather`, `reduce_scatter` and
+`all_to_all` go along the first axis; the builders bring another one there. Derivatives are those
+of the sum of what all ranks compute: what one rank gives to all comes back from all, added up.
+
+A collective happens once for each time that it is recorded, so each is a node of its own: ranks
+that are threads of one process must not share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline.communicators.calls import Call, even_counts
+from ridgeline.communicators.current import current_rank
+from ridgeline.communicators.interface import Communicator, Work
+from ridgeline.errors import GradientError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, twin
+from ridgeline.graph.origins import describe
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.elementwise import cast
+from ridgeline.ops.movement import broadcast, permute
+from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.vectorize import Batching
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """A group of ranks as a program names it: not which ranks, but which of their groups."""
+
+    key: str
+    axis: str
+    size: int
+
+    @classmethod
+    def of(cls, group: Communicator) -> GroupName:
+        """The name of a group, which programs of this rank find under it from now on."""
+        current_rank().add(group)
+        return cls(group.key, group.axis, group.size)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCallAttrs(Attrs):
+    """Over which group, and how; `Call` says what these mean.
+
+    Without `counts` all ranks have as many rows. `rows` is how many this rank gets. `result` is
+    the type of a message that is to come.
+    """
+
+    group: GroupName
+    reduction: str = ""
+    counts: tuple[int, ...] = ()
+    receives: tuple[int, ...] = ()
+    rows: int = -1
+    root: int = -1
+    tag: int = 0
+    result: TensorType | None = None
+    inserted: bool = False  # by the propagation of placements alone: nobody asked for it
+
+
+# ---- builders ------------------------------------------------------------------------------------
+
+
+def _made(op: Op, a: Node, attrs: GroupCallAttrs) -> Node:
+    return twin(node(op, (a,), attrs))
+
+
+def _along(a: Node, dim: int, build: Callable[[Node], Node]) -> Node:
+    """What goes along the first axis, along another one."""
+    rank = len(a.shape)
+    if not 0 <= dim < max(rank, 1):
+        raise ShapeError(f"a collective along axis {dim} of a tensor with {rank} axes")
+    if dim == 0:
+        return build(a)
+    order = (dim, *[axis for axis in range(rank) if axis != dim])
+    back = tuple(order.index(axis) for axis in range(rank))
+    return permute(build(permute(a, order)), back)
+
+
+def all_reduce(a: Node, group: GroupName, reduction: str = "sum") -> Node:
+    """The values of all ranks, joined."""
+    return _made(ALL_REDUCE, a, GroupCallAttrs(group, reduction))
+
+
+def all_gather(a: Node, group: GroupName, dim: int = 0, counts: tuple[int, ...] = ()) -> Node:
+    """The parts of all ranks, one after the other along an axis."""
+    attrs = GroupCallAttrs(group, counts=counts)
+    return _along(a, dim, lambda rows: _made(ALL_GATHER, rows, attrs))
+
+
+def reduce_scatter(
+    a: Node,
+    group: GroupName,
+    reduction: str = "sum",
+    dim: int = 0,
+    counts: tuple[int, ...] = (),
+    rank: int = -1,
+) -> Node:
+    """This rank's part along an axis of the joined values; with `counts`, `rank` is this one."""
+    rows = counts[rank] if counts else -1
+    attrs = GroupCallAttrs(group, reduction, counts, rows=rows)
+    return _along(a, dim, lambda whole: _made(REDUCE_SCATTER, whole, attrs))
+
+
+def all_to_all(
+    a: Node,
+    group: GroupName,
+    dim: int = 0,
+    counts: tuple[int, ...] = (),
+    receives: tuple[int, ...] = (),
+) -> Node:
+    """A part along an axis to each rank, and one from each, one after the other."""
+    attrs = GroupCallAttrs(group, counts=counts, receives=receives)
+    return _along(a, dim, lambda rows: _made(ALL_TO_ALL, rows, attrs))
+
+
+def all_to_all_rows(sends: Node, receives: Node, a: Node, group: GroupName, rows: int = -1) -> Node:
+    """Rows to each rank and from each, as many as two vectors say when it runs.
+
+    The result has `rows` of them, or as many as the operand: zeros behind those that came.
+    """
+    attrs = GroupCallAttrs(group, rows=rows)
+    return twin(node(ALL_TO_ALL_ROWS, (sends, receives, a), attrs))
+
+
+def broadcast_from(a: Node, group: GroupName, root: int) -> Node:
+    """The values of one rank."""
+    return _made(BROADCAST_FROM, a, GroupCallAttrs(group, root=root))
+
+
+def shift(a: Node, group: GroupName, by: int = 1) -> Node:
+    """The values of the rank `by` places before this one, around the ring of the group."""
+    return _made(SHIFT, a, GroupCallAttrs(group, root=by % group.size))
+
+
+def send(a: Node, group: GroupName, to: int, tag: int = 0) -> Node:
+    """Give a value to a rank, which receives it; a token of no elements, to be waited for."""
+    return _made(SEND, a, GroupCallAttrs(group, root=to, tag=tag))
+
+
+def receive(token: Node, group: GroupName, source: int, result: TensorType, tag: int = 0) -> Node:
+    """The value that a rank sends; `token`, of no elements, says what comes before it."""
+    return _made(RECEIVE, token, GroupCallAttrs(group, root=source, tag=tag, result=result))
+
+
+# ---- types ---------------------------------------------------------------------------------------
+
+
+def _same(types: Sequence[TensorType], attrs: GroupCallAttrs) -> tuple[TensorType, ...]:
+    return (types[0],)
+
+
+def _token(types: Sequence[TensorType], attrs: GroupCallAttrs) -> tuple[TensorType, ...]:
+    return (TensorType((0,), types[0].dtype, types[0].device),)
+
+
+def _received(types: Sequence[TensorType], attrs: GroupCallAttrs) -> tuple[TensorType, ...]:
+    assert attrs.result is not None
+    return (attrs.result,)
+
+
+def _with_rows(
+    rows: Callable[[Size, GroupCallAttrs], Size],
+) -> Callable[[Sequence[TensorType], GroupCallAttrs], tuple[TensorType, ...]]:
+    def infer(types: Sequence[TensorType], attrs: GroupCallAttrs) -> tuple[TensorType, ...]:
+        (kind,) = types
+        if not kind.shape:
+            raise ShapeError("a collective along an axis needs one, and a number has none")
+        return (TensorType((rows(kind.shape[0], attrs), *kind.shape[1:]), kind.dtype, kind.device),)
+
+    return infer
+
+
+def _gathered_rows(rows: Size, attrs: GroupCallAttrs) -> Size:
+    return sum(attrs.counts) if attrs.counts else rows * attrs.group.size
+
+
+def _scattered_rows(rows: Size, attrs: GroupCallAttrs) -> Size:
+    if attrs.counts:
+        return attrs.rows
+    if rows % attrs.group.size != 0:
+        raise ShapeError(
+            f"{rows} rows cannot be shared out evenly over {attrs.group.size} ranks along "
+            f"{attrs.group.axis}",
+            help="give counts, the rows of each rank",
+        )
+    return rows // attrs.group.size
+
+
+def _infer_rows(types: Sequence[TensorType], attrs: GroupCallAttrs) -> tuple[TensorType, ...]:
+    *_, kind = types
+    rows = kind.shape[0] if attrs.rows < 0 else attrs.rows
+    return (TensorType((rows, *kind.shape[1:]), kind.dtype, kind.device),)
+
+
+def _exchanged_rows(rows: Size, attrs: GroupCallAttrs) -> Size:
+    if attrs.receives:
+        return sum(attrs.receives)
+    return _scattered_rows(rows, replace(attrs, counts=())) * attrs.group.size
+
+
+# ---- values --------------------------------------------------------------------------------------
+
+
+def call_of(op: Op, attrs: GroupCallAttrs, array: Array) -> Call:
+    """What a collective asks of its group, given its operand."""
+    shape = array.shape
+    counts, receives, size = attrs.counts, attrs.receives, attrs.group.size
+    if op is ALL_GATHER:
+        counts = counts or (shape[0],) * size
+    elif op in (REDUCE_SCATTER, ALL_TO_ALL):
+        counts = counts or even_counts(shape[0], size)
+        receives = (receives or counts) if op is ALL_TO_ALL else ()
+    root = -1 if op is REDUCE_TO else attrs.root
+    name = array.dtype.name
+    return Call(_KINDS[op.name], shape, name, attrs.reduction, counts, receives, root)
+
+
+def started(current: Node, op: Op, array: Array, lengths: Sequence[Array] = ()) -> Work:
+    """Begin a collective over its group of the calling rank; `current` is the node that does.
+
+    `lengths` are the rows that go to each rank and come from each, where operands say so.
+    """
+    group = current_rank().group(current.attrs.group.key)
+    dense = np.ascontiguousarray(array).reshape(array.shape)
+    line = describe(current)
+    if op is SHIFT:
+        return _shift(group, current.attrs.root, dense, line)
+    if op is ALL_TO_ALL_ROWS:
+        return _exchanged_rows_of(group, dense, lengths, _rows_of(current, array), line)
+    if op in (SEND, RECEIVE):
+        return _message(group, op, current.attrs, dense, line)
+    return group.start(call_of(op, current.attrs, dense), dense, line=line)
+
+
+def _shift(group: Communicator, by: int, array: Array, line: str) -> Work:
+    target, source = (group.rank + by) % group.size, (group.rank - by) % group.size
+    name, out = array.dtype.name, np.empty_like(array)
+    sent = group.start(Call("send", array.shape, name, root=target), array, line=line)
+    came = group.start(Call("recv", out.shape, name, root=source), out, out, line=line)
+    return _Afterwards(came, lambda found: (sent.wait(), found)[1])
+
+
+class _Afterwards(Work):
+    """Work under way with something to do when it is done."""
+
+    def __init__(self, work: Work, finish: Callable[[Array], Array]) -> None:
+        self._work, self._finish = work, finish
+
+    def done(self) -> bool:
+        """True when waiting takes no time."""
+        return self._work.done()
+
+    def over_at(self) -> float | None:
+        """When the call itself was."""
+        return self._work.over_at()
+
+    def wait(self) -> Array:
+        """The result."""
+        return self._finish(self._work.wait())
+
+
+def _rows_of(current: Node, array: Array) -> int:
+    rows: int = current.attrs.rows
+    return len(array) if rows < 0 else rows
+
+
+def _exchanged_rows_of(
+    group: Communicator, array: Array, lengths: Sequence[Array], rows: int, line: str
+) -> Work:
+    """As many rows to each rank and from each as are counted now; zeros behind those that came."""
+    sends, receives = (tuple(each.tolist()) for each in lengths)
+    given = array[: sum(sends)]
+    call = Call("all_to_all", given.shape, given.dtype.name, counts=sends, receives=receives)
+
+    def padded(found: Array) -> Array:
+        whole = np.zeros((rows, *found.shape[1:]), found.dtype)
+        whole[: len(found)] = found
+        return whole
+
+    return _Afterwards(group.start(call, given, line=line), padded)
+
+
+def _message(group: Communicator, op: Op, attrs: GroupCallAttrs, array: Array, line: str) -> Work:
+    if op is RECEIVE:
+        assert attrs.result is not None
+        array = np.empty(tuple(map(int, attrs.result.shape)), attrs.result.dtype.numpy)
+    kind = "send" if op is SEND else "recv"
+    call = Call(kind, array.shape, array.dtype.name, root=attrs.root, tag=attrs.tag)
+    return group.start(call, array, array if op is RECEIVE else None, line=line)
+
+
+def _sent(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    started(current, current.op, inputs[0]).wait()
+    return (np.empty(0, inputs[0].dtype),)
+
+
+def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    return (started(current, current.op, inputs[0]).wait(),)
+
+
+def _rows_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    sends, receives, rows = inputs
+    return (started(current, current.op, rows, (sends, receives)).wait(),)
+
+
+def _returned(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    total = started(current, current.op, inputs[0]).wait()
+    is_root = current_rank().group(current.attrs.group.key).rank == current.attrs.root
+    return (total if is_root else np.zeros_like(total),)
+
+
+# ---- derivatives ---------------------------------------------------------------------------------
+
+_Parts = Sequence[Node | None]
+_LINEAR = ("sum", "mean")
+
+
+def _linear(again: Callable[[Node, Node], Node]) -> Callable[[Node, _Parts], list[Node | None]]:
+    def rule(current: Node, parts: _Parts) -> list[Node | None]:
+        return [None if parts[0] is None else again(current, parts[0])]
+
+    return rule
+
+
+def _reduced_vjp(current: Node, cotangent: Node) -> Node:
+    attrs = current.attrs
+    joined = all_reduce(cotangent, attrs.group, _linear_reduction(attrs))
+    return joined if attrs.reduction in _LINEAR else joined * _share(current)
+
+
+def _reduced_jvp(current: Node, tangent: Node) -> Node:
+    attrs = current.attrs
+    if attrs.reduction in _LINEAR:
+        return all_reduce(tangent, attrs.group, attrs.reduction)
+    return all_reduce(tangent * _share(current), attrs.group)
+
+
+def _linear_reduction(attrs: GroupCallAttrs) -> str:
+    if attrs.reduction == "product":
+        raise GradientError(
+            "all_reduce has no derivative for products of ranks",
+            help="all_gather the values and multiply them",
+        )
+    return attrs.reduction if attrs.reduction in _LINEAR else "sum"
+
+
+def _share(current: Node) -> Node:
+    """Of the largest (or smallest) value of the ranks, how much is this rank's: ties share it."""
+    (a,) = current.inputs
+    is_it = cast(a.eq(current), a.dtype)
+    return is_it / all_reduce(is_it, current.attrs.group)
+
+
+def _gathered_vjp(current: Node, cotangent: Node) -> Node:
+    attrs = current.attrs
+    made = GroupCallAttrs(attrs.group, "sum", attrs.counts, rows=_own_rows(current))
+    return _made(REDUCE_SCATTER, cotangent, made)
+
+
+def _own_rows(current: Node) -> int:
+    rows = current.inputs[0].shape[0]
+    return rows if current.attrs.counts and isinstance(rows, int) else -1
+
+
+def _scattered_vjp(current: Node, cotangent: Node) -> Node:
+    attrs = current.attrs
+    if attrs.reduction not in _LINEAR:
+        raise GradientError(f"reduce_scatter has no derivative for {attrs.reduction} of ranks")
+    gathered = _made(ALL_GATHER, cotangent, GroupCallAttrs(attrs.group, counts=attrs.counts))
+    return gathered / attrs.group.size if attrs.reduction == "mean" else gathered
+
+
+def _exchanged_vjp(current: Node, cotangent: Node) -> Node:
+    attrs = current.attrs
+    made = GroupCallAttrs(attrs.group, counts=attrs.receives, receives=attrs.counts)
+    return _made(ALL_TO_ALL, cotangent, made)
+
+
+def _rows_vjp(current: Node, cotangents: _Parts) -> list[Node | None]:
+    ct, (sends, receives, a) = cotangents[0], current.inputs
+    if ct is None:
+        return [None] * 3
+    rows = a.shape[0]
+    assert isinstance(rows, int)
+    return [None, None, all_to_all_rows(receives, sends, ct, current.attrs.group, rows)]
+
+
+def _rows_jvp(current: Node, tangents: _Parts) -> list[Node | None]:
+    sends, receives, _ = current.inputs
+    t, attrs = tangents[2], current.attrs
+    return [None if t is None else all_to_all_rows(sends, receives, t, attrs.group, attrs.rows)]
+
+
+def _copied_vjp(current: Node, cotangent: Node) -> Node:
+    """What all ranks have of a value comes back to the rank that gave it."""
+    attrs = current.attrs
+    return _made(REDUCE_TO, cotangent, GroupCallAttrs(attrs.group, "sum", root=attrs.root))
+
+
+def _returned_vjp(current: Node, cotangent: Node) -> Node:
+    return broadcast_from(cotangent, current.attrs.group, current.attrs.root)
+
+
+def _shifted_vjp(current: Node, cotangent: Node) -> Node:
+    return shift(cotangent, current.attrs.group, -current.attrs.root)
+
+
+def _sent_vjp(current: Node, cotangent: Node) -> Node:
+    """The gradient of what was given comes from the rank that got it."""
+    attrs, kind = current.attrs, current.inputs[0].type
+    return receive(cotangent, attrs.group, attrs.root, kind, attrs.tag)
+
+
+def _received_vjp(current: Node, cotangent: Node) -> Node:
+    return send(cotangent, current.attrs.group, current.attrs.root, current.attrs.tag)
+
+
+def _again(current: Node, tangent: Node) -> Node:
+    return _made(current.op, tangent, current.attrs)
+
+
+# ---- batching ------------------------------------------------------------------------------------
+
+
+def _leading(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    return [_made(current.op, inputs[0], current.attrs)]
+
+
+def _sent_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    """One message has the whole batch; so has its token."""
+    token = _made(SEND, inputs[0], current.attrs)
+    return [broadcast(token, (inputs[0].shape[0], 0), (1,))]
+
+
+def _received_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    kind = current.attrs.result
+    whole = TensorType((inputs[0].shape[0], *kind.shape), kind.dtype, kind.device)
+    return [_made(RECEIVE, inputs[0], replace(current.attrs, result=whole))]
+
+
+def _rows_first(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    """The axis of the batch goes behind the rows, and comes back."""
+    order = (1, 0, *range(2, len(inputs[0].shape)))
+    return [permute(_made(current.op, permute(inputs[0], order), current.attrs), order)]
+
+
+def _each_rows(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    """Rows with the batch behind them; lengths are those of every element."""
+    sends, receives, a = inputs
+    if batched[0] or batched[1]:
+        raise ShapeError("vmap over the lengths of an all-to-all is not possible")
+    order = (1, 0, *range(2, len(a.shape)))
+    attrs = current.attrs
+    return [
+        permute(all_to_all_rows(sends, receives, permute(a, order), attrs.group, attrs.rows), order)
+    ]
+
+
+# ---- the rows ------------------------------------------------------------------------------------
+
+
+def _is_linear(attrs: GroupCallAttrs) -> bool:
+    return attrs.reduction in _LINEAR
+
+
+ALL_REDUCE = Op(
+    "all_reduce", "library", _same, _value, _linear(_reduced_vjp), _linear(_reduced_jvp), _leading,
+    linear=((0,),), linear_if=_is_linear,
+)  # fmt: skip
+ALL_GATHER = Op(
+    "all_gather", "library", _with_rows(_gathered_rows), _value, _linear(_gathered_vjp),
+    _linear(_again), _rows_first, linear=((0,),),
+)  # fmt: skip
+REDUCE_SCATTER = Op(
+    "reduce_scatter", "library", _with_rows(_scattered_rows), _value, _linear(_scattered_vjp),
+    _linear(_again), _rows_first, linear=((0,),), linear_if=_is_linear,
+)  # fmt: skip
+ALL_TO_ALL = Op(
+    "all_to_all", "library", _with_rows(_exchanged_rows), _value, _linear(_exchanged_vjp),
+    _linear(_again), _rows_first, linear=((0,),),
+)  # fmt: skip
+BROADCAST_FROM = Op(
+    "broadcast_from", "library", _same, _value, _linear(_copied_vjp), _linear(_again), _leading,
+    linear=((0,),),
+)  # fmt: skip
+REDUCE_TO = Op(
+    "reduce_to", "library", _same, _returned, _linear(_returned_vjp), _linear(_again), _leading,
+    linear=((0,),),
+)  # fmt: skip
+SHIFT = Op(
+    "shift", "library", _same, _value, _linear(_shifted_vjp), _linear(_again), _leading,
+    linear=((0,),),
+)  # fmt: skip
+SEND = Op(
+    "send", "library", _token, _sent, _linear(_sent_vjp), _linear(_again), _sent_batch,
+    linear=((0,),),
+)  # fmt: skip
+RECEIVE = Op(
+    "receive", "library", _received, _value, _linear(_received_vjp), _linear(_again),
+    _received_batch, linear=((0,),),
+)  # fmt: skip
+ALL_TO_ALL_ROWS = Op(
+    "all_to_all_rows", "library", _infer_rows, _rows_value, _rows_vjp, _rows_jvp, _each_rows,
+    linear=((2,),),
+)  # fmt: skip
+OPERANDS = {"all_to_all_rows": 3}  # of ops with more than one; what is sent comes last
+MESSAGES = (SEND, RECEIVE)
+COLLECTIVES = frozenset(
+    [
+        *(ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST_FROM, REDUCE_TO, SHIFT),
+        *(ALL_TO_ALL_ROWS, *MESSAGES),
+    ]
+)
+# what an op asks of its group; messages, of which `shift` is two, ask one rank of it
+_KINDS = {op.name: op.name for op in COLLECTIVES} | {
+    "broadcast_from": "broadcast",
+    "reduce_to": "all_reduce",
+}
+
+
+def holds_collectives(order: Iterable[Node]) -> bool:
+    """True where one of these nodes needs other ranks."""
+    return any(node.op in COLLECTIVES for node in order)

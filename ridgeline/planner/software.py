@@ -1,0 +1,129 @@
+"""Software profiles: what a framework fuses, keeps for the backward pass, reduces and overlaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ridgeline.errors import BadValueError
+from ridgeline.planner.shapes import ModelShape
+
+
+@dataclass(frozen=True)
+class Software:
+    """One way to run the same model. Shares are of 1; bytes are by element."""
+
+    name: str
+    fused_attention: bool = True
+    """Scores stay on the chip; where not, they are written, normalised and dropped in memory."""
+    fused_dropout: bool = True
+    """Attention that drops scores is fused, too."""
+    sequence_parallel: bool = True
+    """What tensor parallelism leaves whole is split along the sequence."""
+    passes: float = 1.0
+    """Passes over memory of norms, activations and residuals, in those of fused kernels."""
+    plain_passes: float = 0.0
+    """The same of models with LayerNorm and GELU, which every framework has as one kernel each."""
+    gradient_bytes: float = 4
+    """Of an accumulated gradient."""
+    reduce_bytes: float = 4
+    """Of a gradient that is summed over ranks."""
+    reduced_whole: bool = False
+    """Every rank gets the sums of all gradients, also of those that others update."""
+    overlap_data: bool = True
+    """Gradients and weights travel while other layers are computed."""
+    overlap_tensor: float = 0.0
+    """Of the traffic of tensor parallelism, the share that runs behind products."""
+    overlap_context: bool = True
+    """Keys and values travel around a ring while attention is computed; else they are gathered."""
+    overlap_pipeline: bool = True
+    """Stages compute while their activations travel."""
+    launch: float = 6e-6
+    """Host seconds for each kernel: a layer takes at least those of its kernels."""
+    kernels: int = 24
+    """Kernels of a layer forwards."""
+    overlap_sharded: float = 0.95
+    """Of the time of layers, the share behind which weights of the next ones are gathered."""
+    one_card: bool = False
+    """Rings go through one network card of a node, whatever number there are."""
+    attention_ampere: float = 1.0
+    """What its attention reaches on an A100 and older GPUs, of what kernels made for one do."""
+    attention_hopper: float = 1.0
+    """The same on Hopper, for which most published runs had kernels made for an A100."""
+    layer_seconds: float = 0.0
+    """Seconds of a layer, there and back, in which the GPU waits for the host."""
+    lean: bool = False
+    """Results of elementwise work are made again for the backward pass, at the price of passes."""
+    gathered_inputs: bool = False
+    """What tensor-parallel layers gather along the sequence they keep whole, not gather again."""
+    pipeline_buffers: int = 0
+    """Activations beside the layers' that a stage keeps for each microbatch."""
+    received_buffers: int = 0
+    """Buffers that a stage has from the start for what it receives of every microbatch."""
+    score_bytes: int = 10
+    """For each score of a word: itself, in float32, and its gradient."""
+    cast_passes: float = 1.0
+    """Passes that turn operands of a float8 product into float8."""
+    selective: str = "attention"
+    """What selective recomputation computes again: `attention`, or `half` of all products too."""
+    frozen_weights: bool = False
+    """Weights have no gradients: half of backwards' products are not computed."""
+    offloaded_bytes: float = 0.0
+    """For each parameter, what goes to the host and back where the optimizer is there."""
+    optimizer_passes: float = 30.0
+    """Bytes that an optimizer reads and writes for each parameter it updates."""
+    weight_bytes: int = 2
+    """Of a weight as it is kept, beside the optimizer's copies."""
+    optimizer_bytes: float = 12
+    """Of the optimizer's copies of a parameter: a float32 master and two moments."""
+    workspace: float = 1.0
+    """GB of communicators, libraries and the driver's own."""
+    zero_bubble: bool = False
+    """Whether backward passes may be split, so that gradients of weights fill idle time."""
+    interleaved: bool = True
+    """Whether stages may hold several chunks."""
+
+    def passes_of(self, shape: ModelShape) -> float:
+        """Passes over memory of a model's elementwise work, in those of fused kernels."""
+        return self.plain_passes if self.plain_passes and not shape.gated else self.passes
+
+    def fuses(self, shape: ModelShape) -> bool:
+        """Whether a model's attention is one kernel here."""
+        return self.fused_attention and (self.fused_dropout or not shape.drops_scores)
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Software(
+            "megatron-2021", fused_attention=False, sequence_parallel=False, overlap_data=False,
+            overlap_pipeline=False, reduce_bytes=2,
+        ),
+        Software(
+            "megatron-deepspeed", fused_attention=False, sequence_parallel=False,
+            overlap_data=False, overlap_pipeline=False, gradient_bytes=2, reduce_bytes=2,
+            optimizer_bytes=16, reduced_whole=True, pipeline_buffers=1, workspace=6.0,
+            interleaved=False, layer_seconds=0.007,
+        ),
+        Software("megatron-core", overlap_tensor=0.7, attention_hopper=0.78),
+        Software(
+            "fsdp-eager", passes=2.0, plain_passes=1.0, kernels=45, selective="half",
+            weight_bytes=4, optimizer_bytes=8, attention_ampere=0.65, attention_hopper=0.45,
+            score_bytes=12, gathered_inputs=True, received_buffers=2,
+        ),
+        Software(
+            "fsdp-compile", kernels=20, selective="half", weight_bytes=4, optimizer_bytes=8,
+            attention_hopper=0.55, score_bytes=12, lean=True, gathered_inputs=True,
+            received_buffers=2,
+        ),
+        Software("ridgeline", launch=0.0, lean=True, zero_bubble=True, fused_dropout=False),
+    )
+}  # fmt: skip
+
+
+def software_named(name: str) -> Software:
+    """The profile of a name, or an error with all of them."""
+    if name not in PROFILES:
+        raise BadValueError(
+            f"there is no software profile {name!r}", help=f"take one of {', '.join(PROFILES)}"
+        )
+    return PROFILES[name]

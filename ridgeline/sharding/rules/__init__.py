@@ -1,0 +1,1 @@
+"""How placements pass through ops: one rule per family, and one for ops that are special."""

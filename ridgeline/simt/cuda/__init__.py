@@ -1,0 +1,1 @@
+"""Thread programs as CUDA C++, as a person would write them."""

@@ -1,0 +1,1 @@
+"""From the source of a Python function to the thread IR."""
