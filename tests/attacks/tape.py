@@ -373,7 +373,7 @@ ATTACK = Attack(
               "reference() is not None for", "True for"),
         Fault("a number is the same whatever its type", "tape.entries", "same",
               "if kind is not type(kept):", "if False:"),
-        Fault("a graph is let go at a flush", "tape.endings", "learnt",
+        Fault("a graph is let go at a flush", "tape.endings", "_learnt",
               "kept = cell.mode == GRAPH and not _is_let_go(cell)", "kept = False"),
         Fault("any run before a flush is the one that was taken over", "tape.continued", "fits",
               "past is None or past.ending is not taken.ending", "past is None"),

@@ -79,6 +79,7 @@ def step() -> tuple[Stages, Layout]:
         for module in (cublaslt, cudnn_api):
             patch.setattr(module, "library", object)
         patch.setattr(cudnn_api, "version", lambda: 0)
+        patch.setattr(rl.config, "products", "library")  # not those of our own
         target = WithCudnn()
         stages = lower_graph(Graph(outputs, inputs), target=target)
         return stages, lay_out(stages, target)
