@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
@@ -53,7 +53,7 @@ class TensorCoreTile:
     near: int = 8
     cut: int = 0
     parts: int = 0
-    in_turns: bool = False
+    in_turns: bool = field(default=False, kw_only=True)
 
     @property
     def text(self) -> str:

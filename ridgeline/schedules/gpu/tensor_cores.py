@@ -132,7 +132,7 @@ def seconds(tile: TensorCoreTile, size: ProductSize, step: float) -> float:
         time += rounds * (-(-size.steps // tile.parts) * step + area * 4 / _STORED) + finishing
         time = (time + _JOIN + tile.parts * area * 4 / _JOINED) * _UNSURE
     fetched = size.tiles(tile) * tile.cluster * size.steps * (tile.rows + tile.columns) * STEP_BYTES
-    both = (time**4 + size.least**4) ** 0.25  # the longer, and a little more where both are long
+    both: float = (time**4 + size.least**4) ** 0.25  # longer where both are long
     return (_START + both + fetched / _FETCHED) * 1e-6
 
 

@@ -51,6 +51,7 @@ from ridgeline.codegen.cuda.vectors import Guards
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Expr, For, Kernel, Load, OpExpr, Seq, Stmt, Store
+from ridgeline.loops.steps.step import known_extent
 from ridgeline.loops.tensor_cores import OCTET, ProductNest, TensorCoreTile, work_behind
 
 GROUP = 128  # threads that multiply together
@@ -249,7 +250,7 @@ class _Product:
 
     def _behind(self, held: dict[Load, str]) -> Behind:
         loops = [*self.nest.batches, self.nest.rows, self.nest.octets]
-        ranges = {loop.name: (0, int(loop.extent.value) - 1) for loop in loops}  # type: ignore[union-attr]
+        ranges = {loop.name: (0, known_extent(loop) - 1) for loop in loops}
         return Behind(self.kernel, self.nest, ranges, held)
 
     @cached_property
@@ -285,9 +286,9 @@ class _Product:
         for loop in loops:
             reader.declared(loop.name)
         kinds = [f"  {reader.read_into(load, name)}" for load, name in self._read_ahead.items()]
-        held = ["struct ReadAhead {", *kinds, "};"]
+        kept = ["struct ReadAhead {", *kinds, "};"]
         read = [f"DEVICE void rl_read(ReadAhead &held, {places}) {{", *reader.lines.text, "}"]
-        return "\n".join([*held, *read, *finish])
+        return "\n".join([*kept, *read, *finish])
 
     def _text(self, symbol: str) -> str:
         kernel, cuts, reads = self.kernel, self.tile.cut > 0, bool(self._read_ahead)
