@@ -271,7 +271,8 @@ class Fuser:
             lowered = lower_own_loops(source, Graph(stored, read), name)
         else:
             lowering: type[GroupLowering] = GroupLowering
-            if self.roofline.chains and _is_chain(folds):
+            several_folds = len(folds) > 1 and any(f.op is CONTRACT for f in folds)
+            if several_folds and self.roofline.chains:  # one kernel can hold them as a chain only
                 lowering = ChainLowering
             kernel = Graph(stored, read)
             kernel = kernel.giving(store_order(kernel, self.replacing))
@@ -445,16 +446,7 @@ def _work(node: Node) -> float:
 
 def _name(values: Sequence[Node], folds: Sequence[Node]) -> str:
     """A short name from the ops of a group: what it is, not which one."""
-    named = [_fold_name(f) for f in dict.fromkeys(folds)]
+    named = ["contract" if f.op is CONTRACT else f.attrs.monoid for f in dict.fromkeys(folds)]
     named += [v.op.name for v in values if v.op not in FOLDS and v.op is not PROJ]
     words = list(dict.fromkeys(named))
     return "_".join(words[:4]) or "copy"
-
-
-def _fold_name(fold: Node) -> str:
-    return "contract" if fold.op is CONTRACT else str(fold.attrs.monoid)
-
-
-def _is_chain(folds: list[Node]) -> bool:
-    """True for folds that one kernel can hold only as a chain."""
-    return len(folds) > 1 and any(f.op is CONTRACT for f in folds)

@@ -51,7 +51,8 @@ def op(name: str, *args: Expr) -> Expr:
         folded = _fold(name, args, dtype)
         if folded is not None:
             return folded
-        if _swaps(name, types[0]):
+        whole = types[0].kind != "float"
+        if name in _COMMUTATIVE or (whole and name in _COMMUTATIVE_INTEGERS):
             args = (args[1], args[0])
     rule = _IDENTITIES.get(name)
     simpler = rule(*args) if rule is not None else None
@@ -132,10 +133,6 @@ def _result_type(name: str, types: tuple[DType, ...]) -> DType:
     if choice and types[0] is not dtypes.bool_:
         raise TypeError(f"the condition of {name} is {types[0].name}, not bool")
     return scalars.result_type(row, types)
-
-
-def _swaps(name: str, dtype: DType) -> bool:
-    return name in _COMMUTATIVE or (name in _COMMUTATIVE_INTEGERS and dtype.kind != "float")
 
 
 def _array(literal: Const) -> np.ndarray[tuple[()], np.dtype[np.generic]]:

@@ -65,7 +65,10 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         dot = best_dot(kernel, touched, row_sizes, inner_sizes, machine)
     if dot is not None and dot.cycles < cycles:
         return [*fused, *dot_steps(dot, row_sizes, *inner_sizes.values())]
-    streamed_by = _beyond_cache(touched, row_sizes | inner_sizes, machine)
+    sizes = row_sizes | inner_sizes
+    largest = max(touched, key=lambda a: a.footprint(sizes))
+    fills_cache = largest.footprint(sizes) > machine.l3_bytes // 4
+    streamed_by = [n for n in sizes if largest.stride(n)] if fills_cache else []
     (sums,) = (s.buffers[0].name for s in ir.statements(kernel.body) if isinstance(s, Reduce))
     chosen = _tile_steps(tile, panel, row_sizes, inner_sizes, streamed_by, sums)
     return [*fused, *chosen, *_unrolled_sum(tile, touched, inner_sizes, machine)]
@@ -119,13 +122,6 @@ def best_tile(
                 best = cycles, tile, panel
     assert best is not None
     return best
-
-
-def _beyond_cache(touched: list[LoopAccess], sizes: dict[str, int], machine: Machine) -> list[str]:
-    """The axes of the largest operand or result, if the last cache is soon full of it."""
-    largest = max(touched, key=lambda a: a.footprint(sizes))
-    soon = largest.footprint(sizes) > machine.l3_bytes // 4
-    return [n for n in sizes if largest.stride(n)] if soon else []
 
 
 def _tile_steps(

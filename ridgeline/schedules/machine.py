@@ -6,7 +6,7 @@ through in parts; a core that is done takes parts of others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from ridgeline.dtypes import DType
@@ -69,9 +69,6 @@ def grain(tasks: int, seconds: float, machine: Machine) -> int:
 
 def shared_from(machine: Machine) -> float:
     """Seconds of work from which sharing it surely pays, with two threads at the least."""
-    return _SURE * least_shared(machine if machine.threads > 1 else replace(machine, threads=2))
-
-
-def least_shared(machine: Machine) -> float:
-    """Seconds of work whose equal shares take as long, with a parallel step around them."""
-    return machine.region_seconds * machine.threads / (machine.threads - 1)
+    threads = max(machine.threads, 2)
+    as_long = machine.region_seconds * threads / (threads - 1)  # equal shares and a parallel step
+    return _SURE * as_long

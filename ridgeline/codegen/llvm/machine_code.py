@@ -17,7 +17,7 @@ import platform
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
@@ -241,18 +241,16 @@ def sources_fingerprint() -> str:
     parts: list[bytes] = []
     root = f"{_PACKAGE}{os.sep}"
     for name in _COMPILER_SOURCES:
-        path = root + name
-        for file in [path] if name.endswith(".py") else sorted(_python_files(path)):
+        files = [root + name]
+        if not name.endswith(".py"):
+            inside = [
+                os.path.join(folder, n) for folder, _, names in os.walk(root + name) for n in names
+            ]
+            files = sorted([file for file in inside if file.endswith(".py")])
+        for file in files:
             with open(file, "rb", buffering=0) as source:
                 parts += (file[len(root) :].replace(os.sep, "/").encode(), source.read(), b"")
     return fingerprint(b"\0".join(parts))
-
-
-def _python_files(folder: str) -> Iterator[str]:
-    for inner, _, names in os.walk(folder):
-        for name in names:
-            if name.endswith(".py"):
-                yield os.path.join(inner, name)
 
 
 def _target_text() -> str:

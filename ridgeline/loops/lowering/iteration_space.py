@@ -162,7 +162,8 @@ class Nest:
 def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Nest:
     """The loops of a group, by its first fold or by what it stores."""
     if not folds:
-        shape = shape_of_loops(stored)
+        shapes = {part_shape(node) for node in stored}  # parts, where all values consist of them
+        shape = shapes.pop() if len(shapes) == 1 else max((n.shape for n in stored), key=len)
         rows = tuple([Axis(f"i{a}", size) for a, size in enumerate(shape)])
         index = tuple([a.var for a in rows])
         return Nest(rows, (), shape, shape, index)
@@ -220,12 +221,6 @@ def part_shape(node: Node) -> tuple[Size, ...]:
     if node.op is not CONCAT or len({part.shape for part in node.inputs}) > 1:
         return node.shape
     return node.inputs[0].shape
-
-
-def shape_of_loops(stored: Sequence[Node]) -> tuple[Size, ...]:
-    """What pointwise loops run over: parts, where every value consists of such parts."""
-    shapes = {part_shape(node) for node in stored}
-    return shapes.pop() if len(shapes) == 1 else max((n.shape for n in stored), key=len)
 
 
 def across_rows(shape: tuple[Size, ...], rows: Sequence[Axis]) -> Index | None:

@@ -195,7 +195,7 @@ class Reorder(Step):
                         f"loop {moved!r} folds values in order and cannot move past "
                         f"{', '.join(sorted(inside & past))}"
                     )
-            body = at_loops(body, moved, partial(_push_past, past))
+            body = at_loops(body, moved, partial(_push, past))
         return replace(kernel, body=body)
 
 
@@ -209,31 +209,30 @@ def _perfect(loop: ir.For, past: set[str]) -> bool:
     return not any(isinstance(s, ir.For) and s.name in past for s in ir.statements(body))
 
 
-def _push_past(past: set[str], loop: ir.For) -> ir.Stmt:
-    return _push(loop, loop.body, past)
-
-
-def _push(loop: ir.For, body: ir.Stmt, past: set[str], tests: tuple[ir.Expr, ...] = ()) -> ir.Stmt:
+def _push(
+    past: set[str], loop: ir.For, body: ir.Stmt | None = None, tests: tuple[ir.Expr, ...] = ()
+) -> ir.Stmt:
     """The loop moved inside `body`, together with the tests on its variable that stood between."""
+    body = loop.body if body is None else body
     if not any(isinstance(s, ir.For) and s.name in past for s in ir.statements(body)):
         return _innermost(loop, body, tests)
     if isinstance(body, ir.Seq):
-        return sequence(*(_push(loop, part, past, tests) for part in body.body))
+        return sequence(*(_push(past, loop, part, tests) for part in body.body))
     if isinstance(body, ir.For) and body.name in past:
         if loop.name in free_vars(body.extent):
             raise ScheduleError(f"the length of loop {body.name!r} depends on {loop.name!r}")
-        return replace(body, body=_push(loop, body.body, past, tests))
+        return replace(body, body=_push(past, loop, body.body, tests))
     if isinstance(body, ir.If):
         if loop.name in free_vars(body.guard):
-            return _push(loop, body.body, past, (*tests, body.guard))
-        return replace(body, body=_push(loop, body.body, past, tests))
+            return _push(past, loop, body.body, (*tests, body.guard))
+        return replace(body, body=_push(past, loop, body.body, tests))
     if isinstance(body, ir.Alloc):
         old = body.buffer
         if any(loop.name in free_vars(size) for size in old.shape):
             raise ScheduleError(f"the size of scratch {old.name!r} depends on {loop.name!r}")
         wide = replace(old, shape=(loop.extent, *old.shape))
         variable = ir.Var.make(loop.name)
-        return ir.Alloc(wide, _push(loop, widened(body.body, old, wide, variable), past, tests))
+        return ir.Alloc(wide, _push(past, loop, widened(body.body, old, wide, variable), tests))
     return _innermost(loop, body, tests)
 
 
