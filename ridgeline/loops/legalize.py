@@ -79,8 +79,8 @@ def _divides(expr: ir.Expr) -> bool:
 
 
 SHORTEN_INDICES = LoopPass(
-    "shorten_indices", "quotients of indices shrink by the loops' lengths", with_short_indices,
-    _DIVISIONS,
+    "shorten_indices", "simplify quotients and remainders of indices by the loop bounds",
+    with_short_indices, _DIVISIONS,
 )  # fmt: skip
 
 

@@ -126,14 +126,14 @@ class ReductionEmitter(ExpressionEmitter):
 # ---- kernels -------------------------------------------------------------------------------------
 
 LEGALIZE = (
-    LoopPass("unpipe", "loops that fill scratch ahead of its use are plain loops", unpiped,
+    LoopPass("unpipe", "expand software pipelines into plain loops over a ring buffer", unpiped,
              {ir.Pipe}),
     SHORTEN_INDICES,
-    LoopPass("move_bits", "narrow floats that are only moved are moved as bits", moved_as_bits,
+    LoopPass("move_bits", "copy narrow floats as integers where they are only moved", moved_as_bits,
              NARROW),
-    LoopPass("start_tiles", "tile registers start from zero by themselves", started_tiles,
+    LoopPass("start_tiles", "fold zeroing an accumulator into the tile instruction", started_tiles,
              {ir.Mma}),
-    LoopPass("expand_math", "functions without an instruction become polynomials",
+    LoopPass("expand_math", "expand functions without an instruction into polynomials",
              lambda body: map_expressions(body, expand), EXPANDED),
 )  # fmt: skip
 
