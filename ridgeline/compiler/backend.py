@@ -51,23 +51,23 @@ Fill = Callable[[Any, Array, TensorType], None]
 
 
 class PausedRun(Protocol):
-    """A run that overwrites memory it is given, begun and stopped before the first such write.
+    """A run stopped before its first write into memory that it was given.
 
-    References to that memory are counted: a run holds its inputs once, in the list that it was
-    given, and once what it is given to overwrite.
+    It counts as one reference for each input, in the list that it was given, and one for each
+    buffer that it is to overwrite.
     """
 
     def finish(self, reused: Mapping[int, Any]) -> tuple[list[Any], list[Callable[[], object]]]:
-        """The memory of the results, some of it given here, and the C code that fills it.
+        """The buffers of the results, some of them given here, and the C calls that fill them.
 
-        Until the first of these calls nothing is overwritten; they may be asked for again.
+        Until the first of these calls nothing is overwritten. They may be asked for again.
         """
 
     def ended(self) -> None:
-        """All calls were made."""
+        """Note that all calls were made."""
 
     def explain(self, error: BaseException) -> None:
-        """Raise an error that says more than what a call raised, if there is one."""
+        """Raise a more informative error for what a call raised, if there is one."""
 
 
 class LoadedProgram(Protocol):
@@ -75,25 +75,25 @@ class LoadedProgram(Protocol):
 
     @property
     def exclusive(self) -> AbstractContextManager[Any] | None:
-        """What is held from the beginning of a run that overwrites memory to its end, if any."""
+        """The lock to hold while a run overwrites memory, if any."""
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The results, each in memory that nobody else has."""
+        """Run the program; every result is a buffer that nobody else holds."""
 
     def begin(self, inputs: list[Any], given: Collection[int]) -> PausedRun:
-        """A run that will be given memory for some results, by number, to overwrite.
+        """Begin a run that overwrites buffers `given` for some results, by number.
 
-        The list of inputs is the run's from now on.
+        The run takes over the list of inputs.
         """
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
-        """Run once; the seconds of every call, in order."""
+        """Run once; seconds of each call, in order."""
 
 
 class LayoutExecutable:
-    """What executables of all devices have: a layout, and its calls of NumPy.
+    """What executables of all devices share: a layout, and its NumPy calls.
 
-    `results` are slots, `copied` the places of those that are not their own.
+    `results` are slots; `copied` lists results that have no buffer of their own and are copied.
     """
 
     def __init__(self, layout: Layout, calls: NumpyCalls) -> None:
@@ -102,26 +102,26 @@ class LayoutExecutable:
 
 
 class HorizontalFusion(Protocol):
-    """A capability: kernels that wait for none of each other are started as one."""
+    """A capability: independent kernels share one launch."""
 
     def key(self, kernel: CompiledKernel) -> Hashable | None:
-        """Equal for kernels that can be started as one; None for one that is always alone."""
+        """Equal for kernels that can share a launch; None for one that cannot share any."""
 
     def fits(self, parts: Sequence[CompiledKernel]) -> bool:
         """Whether kernels of one key still fit into one launch."""
 
     def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, Any]:
-        """The name of several kernels started as one, and how that is done, as plain data."""
+        """The name and the launch, as plain data, of several kernels together."""
 
 
 class ControlFlow(Protocol):
-    """A capability: loops and branches that need no Python while they run."""
+    """A capability: loops and branches that run without Python."""
 
     def runs(self, node: Node) -> bool:
-        """True for control flow that is one step of a program."""
+        """True for control flow that is a single step of a program."""
 
     def plan(self, step: int, group: FusionGroup, parts: Sequence[Layout]) -> BodyPlan:
-        """How bodies that are laid out are bound to a program around them."""
+        """Bind bodies that are laid out to the program around them."""
 
 
 class Backend(ABC):
@@ -136,15 +136,15 @@ class Backend(ABC):
 
     @abstractmethod
     def facts(self) -> Any:
-        """What schedules depend on, as data that compares and prints."""
+        """The facts about the machine that schedules depend on, as printable data."""
 
     @abstractmethod
     def roofline(self, facts: Any) -> Roofline:
-        """What fusion reckons with: round figures, so that decisions do not depend on noise."""
+        """The cost model of fusion: rounded figures, so that decisions do not depend on noise."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A hash of all that decides what code a graph becomes."""
+        """A hash of everything that decides which code a graph becomes."""
 
     @abstractmethod
     def schedule(self, lowered: Lowered, facts: Any) -> list[ScheduleStep]:
@@ -152,7 +152,7 @@ class Backend(ABC):
 
     @abstractmethod
     def launch(self, group: FusionGroup, kernel: Kernel) -> Any:
-        """How a scheduled kernel is started, as plain data; None if it has nothing to do."""
+        """How a scheduled kernel is started, as plain data; None if it has no work."""
 
     @abstractmethod
     def compile(
@@ -162,15 +162,15 @@ class Backend(ABC):
         joined: Sequence[Sequence[CompiledKernel]] = (),
         begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:
-        """Machine code of kernels and of library ops that have some, ready in this process.
+        """Compile kernels, and the library ops that have code, and load them into this process.
 
-        Those in `joined` are among the kernels, and are started as one; `begun` is what
-        `compile_ahead` gave.
+        Kernels in `joined` are also in `kernels` and share a launch; `begun` is what
+        `compile_ahead` returned.
         """
 
     @abstractmethod
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
-        """Machine code that the disk cache kept."""
+        """Load machine code from the disk cache."""
 
     @abstractmethod
     def source(self, kernels: Sequence[Kernel]) -> str:
@@ -178,7 +178,7 @@ class Backend(ABC):
 
     @abstractmethod
     def executable(self, layout: Layout, calls: NumpyCalls) -> LoadedProgram:
-        """A layout ready to run; `calls` are what of it NumPy computes."""
+        """A layout ready to run; `calls` are its NumPy calls."""
 
     # ---- capabilities -------------------------------------------------------------------------
 
@@ -187,58 +187,58 @@ class Backend(ABC):
         return self.facts()
 
     def program(self, graph: Graph, pairs: Sequence[tuple[int, int]]) -> Any:
-        """A whole graph as a program, of a device that has no kernels of its own."""
+        """A whole graph as a program, for a device that has no kernels of its own."""
         raise AssertionError("this device's programs are made of kernels")
 
     def legalize(self) -> Sequence[LoopPass]:
-        """The passes over loops right before code is written."""
+        """The passes over loops right before code generation."""
         return ()
 
     def libraries(self) -> Libraries:
-        """What its libraries compute, as the passes over graphs ask for it."""
+        """What its libraries compute, as the graph passes ask for it."""
         return Libraries()
 
     def library_ops(self) -> Sequence[LibraryOp]:
-        """The table of what is computed by libraries or by kernels written by hand."""
+        """The library ops: what libraries or hand-written kernels compute."""
         return ()
 
     def library_op(self, node: Node) -> LibraryOp | None:
-        """What computes a node as one call; what has none is kernels of loops."""
+        """The library op that computes a node; None if the node becomes loops."""
         return next((op for op in self.library_ops() if node.op in op.ops), None)
 
     def shared_memory_bytes(self) -> int:
-        """The memory that the threads of a block share; 0 where there are no blocks."""
+        """Shared memory of a thread block; 0 where there are no blocks."""
         return 0
 
     def reads_narrow_operands(self, node: Node, facts: Any) -> bool:
-        """True for a contraction that reads narrow operands where the graph has them widened."""
+        """True for a contraction that reads narrow operands although the graph widens them."""
         return False
 
     def reason_to_split(self, lowered: Lowered, facts: Any) -> str:
-        """Why a kernel that could be one should be several; empty where it should not."""
+        """Why a kernel that could be one should be several; empty if it should not."""
         return ""
 
     def block_bytes(self, nbytes: int, exact: bool) -> int:
-        """What memory of so many bytes takes of the device; `exact` as in layouts."""
+        """The device memory that an allocation of so many bytes takes; `exact` as in layouts."""
         return nbytes
 
     def workspace(self, layout: Layout) -> int:
-        """Bytes that the calls of a layout need for themselves, besides its arena."""
+        """Bytes of workspace that the calls of a layout need, besides its arena."""
         return 0
 
     def horizontal_fusion(self) -> HorizontalFusion | None:
-        """How kernels are started as one, where that is worth it."""
+        """How kernels share a launch, if that pays on this device."""
         return None
 
     def control_flow(self) -> ControlFlow | None:
-        """How control flow runs natively; without it runs on the host, between kernels."""
+        """How control flow runs natively; without it, it runs on the host between kernels."""
         return None
 
     def compile_ahead(self, group: FusionGroup, kernel: CompiledKernel | None) -> Mapping[str, Any]:
-        """Start to compile the code of a group that is joined with no other, beside what follows.
+        """Start to compile a group that shares no launch, in parallel with later passes.
 
-        It has a scheduled kernel, or is a library call. What was begun goes by the names of the
-        code, and is handed to `compile`.
+        The group is a scheduled kernel or a library call. The result goes by the name of the code
+        and is passed to `compile`.
         """
         return {}
 
@@ -251,17 +251,17 @@ def backend(name: str) -> Backend:
 
 
 class LibraryOp(Protocol):
-    """A kind of call that is one step of a program."""
+    """A kind of library call, which is one step of a program."""
 
     @property
     def ops(self) -> tuple[Op, ...]:
         """The ops that stand for its calls in a graph."""
 
     def operands(self, node: Node, graph: Graph) -> Sequence[View]:
-        """The views of memory through which a call reads its operands.
+        """The views through which a call reads its operands from memory.
 
-        What a view shows is written to memory; where a call cannot read a view of something else,
-        that is the operand itself.
+        The values behind these views are materialised. If the call cannot read a view of something
+        else, that is the operand itself.
         """
 
     def launch(self, group: FusionGroup) -> Any:
@@ -270,10 +270,9 @@ class LibraryOp(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Libraries:
-    """What the passes over graphs ask a backend's libraries; None where there is no such library.
+    """What the graph passes ask of a backend's libraries; None if a library is missing.
 
-    Each is the `matches` of a class, for one of the forms that it has; of a convolution, the way
-    in which it is computed.
+    Each is the `matches` of a class, for one of its forms; for a convolution, its layout.
     """
 
     convolution: Callable[[ConvolveAttrs, Node], Way | None] | None = None
@@ -284,10 +283,10 @@ class Libraries:
 
 
 class NumpyCalls:
-    """The graph behind a program, and the nodes by whose places its calls of NumPy are numbered.
+    """The graph of a program, and the nodes that its NumPy calls are numbered by.
 
-    `order` gives these nodes when a call first asks: most programs have no such call. The graph is
-    made when it is asked for where it is that of a program over symbolic sizes, at some values.
+    `order` gives these nodes when a call first asks: most programs have no such call. For a program
+    over symbolic sizes, the graph at concrete sizes is made when it is asked for.
     """
 
     def __init__(self, graph: Callable[[], Graph], order: Callable[[], Sequence[Node]]) -> None:
@@ -304,7 +303,7 @@ class NumpyCalls:
         return self._order()
 
     def run(self, call: HostCall, held: Sequence[Any], fill: Fill) -> None:
-        """Make a call over the memory of all slots; `fill` puts a result of a type into memory."""
+        """Make a call over the buffers of all slots; `fill` writes a result into memory."""
         node = self.order[call.node]
         operands = [
             held[slot].array(source.dtype, known(source.shape))
@@ -316,7 +315,7 @@ class NumpyCalls:
                 fill(held[slot], value.astype(made.dtype.numpy, copy=False), made)
 
     def shown(self, memory: Mapping[int, Any]) -> dict[Node, Array]:
-        """The values of some inputs, by number, as NumPy sees them."""
+        """Some inputs, by number, as NumPy arrays."""
         nodes = self.graph.inputs
         return {
             nodes[n]: held.array(nodes[n].dtype, known(nodes[n].shape))
@@ -325,6 +324,6 @@ class NumpyCalls:
 
 
 def known(shape: tuple[Size, ...]) -> tuple[int, ...]:
-    """A shape that is all numbers, as it is when a program runs."""
+    """A shape without symbolic sizes, as it is when a program runs."""
     assert all(isinstance(size, int) for size in shape), "sizes are known when a program runs"
     return shape  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Compiling beside the program: one thread, whose work gives way to whoever waits for the compiler.
+"""Background compilation: one thread, which yields to whoever waits for the compiler.
 
 A job passes `checkpoint` between passes and between kernels. It stops there when the process ends,
 and when another thread needs the compiler at once; then it is begun again afterwards, and what it
@@ -33,11 +33,11 @@ PATIENCE = 0.5  # seconds until something is said
 
 
 class GaveWay(BaseException):
-    """Cancels a background job: somebody waits for the compiler, or the process ends."""
+    """Cancels a background job: the compiler is needed at once, or the process ends."""
 
 
 def report_defect(what: str, error: Exception) -> None:
-    """Say that the compiler itself failed where the program goes on without it."""
+    """Report that the compiler failed in a place where the program goes on without it."""
     warnings.warn(
         f"{what} could not be compiled and runs as before: a defect of the compiler, please report "
         f"it: {type(error).__name__}: {error}",
@@ -47,7 +47,7 @@ def report_defect(what: str, error: Exception) -> None:
 
 
 class Background:
-    """The jobs of a process, and the thread that does them one after the other."""
+    """The compile jobs of a process, and the thread that runs them one at a time."""
 
     def __init__(self) -> None:
         self._forget()
@@ -59,7 +59,7 @@ class Background:
         atexit.register(self._end)
 
     def _forget(self) -> None:
-        """Begin without jobs and without a thread, as a forked child does."""
+        """Start without jobs and without a thread, as in a forked child."""
         # taken by itself: a condition is entered in Python, where an interrupt leaves it taken
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -70,7 +70,7 @@ class Background:
         self._ending = False
 
     def submit(self, job: Callable[[], None], next: bool = False) -> bool:
-        """Do a job soon, or as the next one; False where there are too many already."""
+        """Queue a job, at the end or as the next one; False if the queue is full."""
         with self._lock:
             if self._ending or len(self._jobs) >= MOST_WAITING:
                 return False
@@ -87,23 +87,23 @@ class Background:
         return True
 
     def is_here(self) -> bool:
-        """True in the thread that does the jobs."""
+        """True in the thread that runs the jobs."""
         return threading.current_thread() is self._thread
 
     def checkpoint(self) -> None:
-        """A place where a job can stop; elsewhere nothing."""
+        """Where a job can be cancelled; elsewhere it does nothing."""
         if (self._needed or self._ending) and self.is_here():
             raise GaveWay
 
     def needed(self) -> AbstractContextManager[Any]:
-        """Inside the calling thread uses the compiler, and the jobs wait."""
+        """A block in which the calling thread uses the compiler and jobs wait."""
         if self.is_here():
             return nullcontext()
         needed = repeat(self._needed)
         return Block(map(list.append, needed, repeat(None)), map(list.pop, needed))
 
     def _before_fork(self) -> None:
-        """Stop the job: a child would find its locks taken by a thread that it has not."""
+        """Stop the job: in a child its locks would be held by a thread that does not exist."""
         with self._lock:
             self._needed.append(None)
             self._changed.wait_for(lambda: not self._busy or self.is_here(), _LONGEST_KERNEL)
@@ -112,7 +112,7 @@ class Background:
         self._needed.pop()
 
     def wait(self) -> None:
-        """Return when every job that was submitted is done."""
+        """Return when all submitted jobs are done."""
         with self._lock:
             self._changed.wait_for(lambda: not self._jobs)
 
@@ -149,7 +149,7 @@ background = Background()
 
 
 class Announced:
-    """Inside a graph is compiled: if that takes long, a line says so while it goes on."""
+    """A block that compiles a graph; if that takes long, it prints a line meanwhile."""
 
     def __init__(self, graph: Graph) -> None:
         self._timer: Timer | None = None

@@ -1,4 +1,4 @@
-"""What a compiled program is, in words: every stage of every kernel, with exact counts.
+"""A compiled program as text for people: every stage of every kernel, with exact counts.
 
 `explain_program` prints the fused kernels with their user lines, FLOPs and bytes, why others were
 not fused, their schedules and loops, and on request the generated code. `kernel_rows` gives the
@@ -44,7 +44,7 @@ _SHOWN = 24  # kernels that a summary lists
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One kernel's exact work: useful operations and compulsory bytes, and where it comes from."""
+    """The exact work of a kernel, useful operations and compulsory bytes, and its source lines."""
 
     name: str
     flops: int
@@ -75,7 +75,7 @@ def kernel_times(program: Program, inputs: Sequence[Any], rounds: int) -> list[K
 
 
 def _joined_row(name: str, parts: Sequence[KernelRow]) -> KernelRow:
-    """The work of several kernels that are started as one."""
+    """The work of several kernels in one launch."""
     lines = dict.fromkeys(line for part in parts for line in part.lines)
     flops, moved = sum(p.flops for p in parts), sum(p.nbytes for p in parts)
     return KernelRow(name, flops, moved, tuple(lines))
@@ -95,7 +95,7 @@ def _whole_row(program: Program, index: int) -> KernelRow:
 def inner_rows(stages: Stages, node: Node) -> list[KernelRow]:
     """The kernels in the bodies of control flow, with the work of all iterations.
 
-    A loop that a test ends is counted as one iteration, and of a branch both sides are.
+    A loop of unknown length counts as one iteration, and both sides of a branch count.
     """
     rows = []
     for part in stages.inner.get(node, ()):
@@ -107,14 +107,14 @@ def inner_rows(stages: Stages, node: Node) -> list[KernelRow]:
 
 
 def kernel_row(compiled: CompiledKernel, sizes: Mapping[str, int] | None = None) -> KernelRow:
-    """The counts of one kernel, taken from its loops before any scheduling."""
+    """The counts of one kernel, taken from its loops before scheduling."""
     plain = compiled.group.loops.kernel
     flops, moved = int(useful(plain, sizes).flops), int(compulsory_bytes(plain, sizes))
     return KernelRow(compiled.kernel.name, flops, moved, _lines(compiled.group.values))
 
 
 def kernel_rows(program: Program) -> list[KernelRow]:
-    """The counts of every kernel of a program, in execution order; those of bodies come last."""
+    """The counts of every kernel of a program, in execution order; bodies come last."""
     stages = program.stages
     rows = [kernel_row(k, stages.sizes) for k in stages.kernels]
     rows += [library_row(group.apart) for group in stages.library_calls if group.apart is not None]
@@ -122,7 +122,7 @@ def kernel_rows(program: Program) -> list[KernelRow]:
 
 
 def library_row(node: Node) -> KernelRow:
-    """The work of a library call; of what a causal mask hides, none."""
+    """The work of a library call, without what a causal mask hides."""
     if node.op is CONVOLVE:
         pairs = node.attrs.products
     elif node.op is PRODUCT:
@@ -134,7 +134,7 @@ def library_row(node: Node) -> KernelRow:
 
 
 def explain_program(program: Program, detail: str = "summary") -> str:
-    """A text for people: the summary, and behind it as much as `detail` asks for."""
+    """The summary of a program, followed by as much as `detail` asks for."""
     text = list(_summary(program))
     if detail != "summary":
         text += _stages_text(program.stages, detail)
@@ -146,7 +146,7 @@ def explain_program(program: Program, detail: str = "summary") -> str:
 
 
 def _summary(program: Program) -> Iterable[str]:
-    """How many kernels, their exact work, their times where they were measured, and memory."""
+    """The number of kernels, their exact work, measured times if there are any, and memory."""
     rows, layout, measured = kernel_rows(program), program.layout, program.measured
     flops, nbytes = sum(r.flops for r in rows), sum(r.nbytes for r in rows)
     cuts = sum(isinstance(call, HostCall) for call in layout.calls)
@@ -218,7 +218,7 @@ def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
 
 
 def _control_text(node: Node) -> Iterable[str]:
-    """What a loop or a branch is, and why it is not native where it is not."""
+    """What a loop or a branch is, and if it is not native, why."""
     times = f" of {node.attrs.length} iterations" if node.op is LOOP else ""
     slow = [n for part in bodies(node) for n in part.order if on_host(n)]
     if not on_host(node):

@@ -1,4 +1,4 @@
-"""The collectives of a program in words: axis, bytes, line, and what hides them."""
+"""The collectives of a program as text: axis, bytes, line, and what hides them."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def collective_lines(stages: Stages) -> Iterable[str]:
 
 
 def _payload(start: Node, wait: Node) -> int:
-    """The larger of what a rank gives and what it gets, as communicators count."""
+    """The larger of the bytes a rank sends and receives, as communicators count them."""
     return max(nbytes(operand_of(start)), nbytes(wait))

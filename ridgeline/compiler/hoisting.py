@@ -1,4 +1,4 @@
-"""Loop-invariant code of a program that is called again and again: hoisted out of its calls.
+"""Loop-invariant code motion for a program that is called repeatedly.
 
 What depends on nothing but inputs that stay the same from call to call (*steady* ones: weights at
 inference) is computed once and given to the calls. Where it is computed, and when again, is the
@@ -18,7 +18,7 @@ _PURE = ("pointwise", "movement", "reduce", "contract")
 
 
 def steady_nodes(graph: Graph, sources: Mapping[Node, int]) -> dict[Node, int]:
-    """The nodes that depend on these sources alone, with the elements of the largest of them."""
+    """The nodes that depend on `sources` alone, each with the size of its largest source."""
     below: dict[Node, int] = {}
     for node in graph.order:
         if node in sources:
@@ -54,5 +54,5 @@ def hoist(graph: Graph, sources: Mapping[Node, int], packed: Collection[Node] = 
 
 
 def elements(node: Node) -> int:
-    """How many numbers a value has at most."""
+    """The number of elements of a value, or an upper bound."""
     return bounds(product(node.shape))[1]

@@ -13,7 +13,7 @@ _HASH = re.compile(r"_[0-9a-f]{16}$")  # keeps equal kernels apart, says nothing
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """A kernel's exact work, its measured time, and the least time that the machine allows it."""
+    """A kernel's exact work, its measured time, and the least time that the machine allows."""
 
     name: str
     seconds: float
@@ -24,14 +24,14 @@ class KernelTime:
 
     @property
     def of_limit(self) -> float | None:
-        """The share of the limit, above 1 where data stays in caches or the limit is too low."""
+        """The share of the limit; above 1 if data stayed in caches or the limit is too low."""
         if self.least_seconds is None or self.seconds <= 0:
             return None
         return self.least_seconds / self.seconds
 
 
 class Profile(list[KernelTime]):
-    """The kernels of one call in order, which print as a table, dearest first."""
+    """The kernels of one call in order; prints as a table, slowest first."""
 
     def __init__(self, kernels: Iterable[KernelTime], limit: str) -> None:
         super().__init__(kernels)
@@ -100,7 +100,7 @@ def summed(name: str, kernels: Sequence[KernelTime]) -> KernelTime:
 def limited(
     kernels: Iterable[KernelTime], least: Callable[[float, float], float]
 ) -> list[KernelTime]:
-    """Kernels with the least time that a machine allows each."""
+    """Kernels with the least time that a machine allows for each."""
     return [
         KernelTime(k.name, k.seconds, k.flops, k.nbytes, k.lines, least(k.flops, k.nbytes))
         for k in kernels
@@ -108,12 +108,12 @@ def limited(
 
 
 def short_name(name: str) -> str:
-    """A kernel's name without what tells it from others of the same ops."""
+    """A kernel's name without its hash."""
     return _HASH.sub("", name)
 
 
 def percent(share: float | None) -> str:
-    """A share for people; nothing where it is not known."""
+    """A share as text; empty if it is unknown."""
     return "" if share is None else f"{share:.0%}"
 
 

@@ -1,4 +1,4 @@
-"""The passes over programs: a graph to scheduled kernels, before machine code.
+"""The passes from a graph to scheduled kernels.
 
 Each fills in a part of `Stages`; `pipeline.py` has their order. The two longer ones stand last.
 
@@ -52,7 +52,7 @@ def _values(stages: Stages) -> Values:
 
 
 def materialize(stages: Stages, setting: Compilation) -> Stages:
-    """Decide which values are written to memory."""
+    """Choose which values are written to memory."""
     graph = stages.graph
     views = partial(setting.library_views, graph=graph)
     values = choose_values(graph, setting.reads_narrow_operands, views)
@@ -60,7 +60,7 @@ def materialize(stages: Stages, setting: Compilation) -> Stages:
 
 
 def rematerialize(stages: Stages, setting: Compilation) -> Stages:
-    """Give late readers of a value a second copy of it, made from what is kept anyway."""
+    """Give late readers of a value a copy that is recomputed from what is kept anyway."""
     graph = stages.graph
     several = [node for node in graph.order if node.op in PRODUCTS][1:]  # that may read one value
     late = copies_for_late_readers(graph, _values(stages)) if several else None
@@ -75,13 +75,13 @@ def rematerialize(stages: Stages, setting: Compilation) -> Stages:
 
 
 def overwrite(stages: Stages, setting: Compilation) -> Stages:
-    """Find the results that may lie in the memory of the inputs that they replace."""
+    """Choose the results that may reuse the memory of the inputs that they replace."""
     replacing = Replacing.of(_values(stages).graph, setting.pairs, setting.checked)
     return replace(stages, replacing=replacing)
 
 
 def group(stages: Stages, setting: Compilation) -> Stages:
-    """Make every value in memory a kernel of its own."""
+    """Make a kernel of every stored value."""
     views = partial(setting.library_views, graph=stages.graph)
     fuser = Fuser(
         _values(stages), setting.roofline, views, stages.replacing, setting.reason_to_split,
@@ -98,21 +98,21 @@ def fuse(stages: Stages, setting: Compilation) -> Stages:
 
 
 def recompute(stages: Stages, setting: Compilation) -> Stages:
-    """Drop values that their readers compute again in less time than they are read."""
+    """Drop stored values that their readers recompute in less time than they read them."""
     assert stages.fuser is not None
     recompute_in_readers(stages.fuser)
     return stages
 
 
 def order_kernels(stages: Stages, setting: Compilation) -> Stages:
-    """Put the kernels in an order in which each finds what it reads, and may overwrite it."""
+    """Order the kernels so that each finds what it reads, and may overwrite what it replaces."""
     assert stages.fuser is not None
     fusion = stages.fuser.fusion()
     return replace(stages, fuser=None, fusion=fusion, in_place=dict(fusion.in_place))
 
 
 def overlap(stages: Stages, setting: Compilation) -> Stages:
-    """Put other kernels between the start of a collective and whoever waits for it."""
+    """Move other kernels between the start of a collective and its wait."""
     fusion = stages.fusion
     overwriting = {*stages.in_place, *stages.replacing.others}
     groups = overlapped(fusion.groups, fusion.needs, overwriting)
@@ -120,17 +120,17 @@ def overlap(stages: Stages, setting: Compilation) -> Stages:
 
 
 def schedule(stages: Stages, setting: Compilation) -> Stages:
-    """Give every kernel its default schedule; layers that repeat have one between them."""
+    """Give every kernel its default schedule; repeated layers share one."""
     return _scheduled(stages, setting, _default_schedule)
 
 
 def leave_unscheduled(stages: Stages, setting: Compilation) -> Stages:
-    """Take the loops of every kernel as they are."""
+    """Keep the loops of every kernel as lowering made them."""
     return _scheduled(stages, setting, _no_schedule)
 
 
 def join_launches(stages: Stages, setting: Compilation) -> Stages:
-    """Put kernels that can be started as one next to each other."""
+    """Put kernels that can share a launch next to each other."""
     kernels = {compiled.group.number: compiled for compiled in stages.kernels}
     together, fusion = setting.target.horizontal_fusion(), stages.fusion
     assert together is not None, "the pass has work where there is this capability"
@@ -149,7 +149,7 @@ def join_launches(stages: Stages, setting: Compilation) -> Stages:
 
 
 def reuse_memory(stages: Stages, setting: Compilation) -> Stages:
-    """Let values take the memory of what their kernel reads last, where most memory is in use."""
+    """At the memory peak, let results reuse the buffers of operands that die there."""
     least = LEAST_TIGHT if stages.tight else LEAST_OVERLAID
     if all(nbytes(value) < least for g in stages.groups for value in g.values):
         return stages
@@ -176,9 +176,9 @@ def _no_schedule(group: FusionGroup, lowered: Lowered, setting: Compilation) -> 
 
 
 def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
-    """Every kernel by `make`, with its stores in an order that may overwrite what they replace.
+    """Every kernel by `make`, with its stores ordered so that it may overwrite in place.
 
-    The code of a kernel that is joined with no other is begun as soon as its loops are known.
+    A kernel that shares no launch is compiled in parallel as soon as its loops are known.
     """
     target, groups = setting.target, stages.fusion.groups
     known: dict[tuple[Kernel, Op | None], CompiledKernel] = {}
@@ -223,14 +223,14 @@ def _raising(made: CompiledKernel, flag: Node) -> CompiledKernel:
 
 @dataclass(slots=True)
 class _Placing:
-    """Assigns outputs to the memory of the inputs they replace, where kernels' loops allow it."""
+    """Assigns outputs to the memory of the inputs they replace, where the loops allow it."""
 
     wanted: Mapping[Node, Node]
     kept: dict[Node, Node]  # what was found possible
     known: dict[tuple[str, str, Slots], tuple[Kernel, dict[int, int]]] = field(default_factory=dict)
 
     def kernel(self, group: FusionGroup, made: CompiledKernel) -> CompiledKernel:
-        """The kernel of a group; those of one text differ in what they may overwrite."""
+        """The kernel of a group; equal kernels may differ in what they overwrite."""
         slots = group.loops.slots
         wanted = _overwritten(group, self.wanted)
         key = (made.kernel.name, group.name, wanted)
@@ -254,7 +254,7 @@ class _Placing:
 
 
 def _overwritten(group: FusionGroup, in_place: Mapping[Node, Node]) -> Slots:
-    """Slots (written, read) of a kernel that would be one memory."""
+    """Pairs of slots (written, read) that would share a buffer."""
     slots, reads = group.loops.slots, group.loops.reads
     slot = {node: number for number, node in enumerate(slots[:reads])}
     return tuple(
@@ -272,10 +272,10 @@ def overlay(
     least: int = LEAST_OVERLAID,
     most: int = _MOST_OVERLAID,
 ) -> dict[Node, Node]:
-    """For some values the one whose memory they take; their kernels are replaced in the list.
+    """For some values the one whose buffer they reuse; replaces their kernels in the list.
 
-    Values that are `fixed` have memory of their own. Kernels that are `joined` stay as they are.
-    Values of at least so many bytes are looked at, and so many kernels changed at most.
+    `fixed` values keep buffers of their own, and `joined` kernels stay as they are. Only values of
+    at least `least` bytes are considered, and at most `most` kernels are changed.
     """
     number_of = {id(compiled.group): number for number, compiled in enumerate(kernels)}
     over: dict[Node, Node] = {}
@@ -301,7 +301,7 @@ def overlay(
 
 
 def _fullest(lives: Mapping[Node, LiveRange]) -> int | None:
-    """The step at which most bytes are alive."""
+    """The step at which most bytes are live."""
     if not lives:
         return None
     change = [0] * (max(life.last for life in lives.values()) + 2)
@@ -319,7 +319,7 @@ def _fullest(lives: Mapping[Node, LiveRange]) -> int | None:
 def _pairs(
     compiled: CompiledKernel, lives: Mapping[Node, LiveRange], step: int, least: int
 ) -> dict[int, int]:
-    """Slots (written: read) of a kernel that would be one memory."""
+    """Slots (written: read) of a kernel that would share a buffer."""
     slots, reads = compiled.group.loops.slots, compiled.group.loops.reads
     ending = [
         number for number, value in enumerate(slots[:reads])
@@ -339,7 +339,7 @@ def _pairs(
 
 
 def may_share(compiled: CompiledKernel, written: int, read: int) -> bool:
-    """True where a kernel may write one slot over another that it reads."""
+    """True if a kernel may write one slot over another that it reads."""
     return bool(in_place(compiled.kernel, {written: read})[1])
 
 
@@ -349,10 +349,9 @@ def _has_known_size(value: Node) -> bool:
 
 @dataclass(slots=True)
 class Joiner:
-    """Puts the kernels of a program in order, and says which are started as one.
+    """Orders the kernels of a program, and chooses which of them share a launch.
 
-    `key` tells kernels that can be joined apart from others, `fits` whether some still fit into
-    one launch.
+    Kernels with equal `key` may share one; `fits` says whether some still fit into one.
     """
 
     needs: Mapping[int, Set[int]]  # the kernels that must have run before each, by number
@@ -390,15 +389,15 @@ class Joiner:
 
 
 def temporaries(groups: Sequence[FusionGroup], results: Set[Node]) -> Set[Node]:
-    """What kernels make for each other alone."""
+    """Values that kernels make for each other alone."""
     return {value for group in groups for value in group.values} - results
 
 
 def kept_bytes(group: FusionGroup, made: Set[Node]) -> int:
-    """The bytes that stay in memory while a kernel is put off."""
+    """The bytes that stay live while a kernel is put off."""
     return sum(nbytes(value) for value in group.reads if value in made)
 
 
 def most_bytes(roofline: Roofline) -> float:
-    """What could be moved in the time of a start."""
+    """The bytes that could be moved in the time of one launch."""
     return roofline.launch_seconds * roofline.bytes_per_second

@@ -1,4 +1,4 @@
-"""Layouts: a program as data. Which kernels run over which slots, and where temporaries lie.
+"""The layout of a program, as data: kernels over slots, and the arena of temporaries.
 
 Temporaries lie in an arena, at offsets such that values alive at different times share memory.
 """
@@ -33,10 +33,10 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One step of a program: which kernel, over which slots, started how (the backend's data).
+    """One step of a program: a kernel, its slots, and how it is launched (the backend's data).
 
-    For a library call the slots are those of its inputs and outputs; -1 stands for an output that
-    nobody reads.
+    The slots of a library call are its inputs and outputs; -1 stands for an output that nobody
+    reads.
     """
 
     symbol: str
@@ -46,7 +46,7 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class JoinedCall:
-    """Several kernels that are started as one, over all the slots that they use between them."""
+    """Several kernels in one launch, over all the slots that they use."""
 
     symbol: str
     parts: tuple[str, ...]  # the kernels
@@ -56,7 +56,7 @@ class JoinedCall:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A call of NumPy between kernels: which node (by place in the graph), over which slots."""
+    """A NumPy call between kernels: which node (by position in the graph), over which slots."""
 
     node: int
     inputs: tuple[int, ...]
@@ -107,11 +107,11 @@ class Layout:
 
     @property
     def results(self) -> tuple[int, ...]:
-        """The slots of what a run gives, without the flag."""
+        """The slots of a run's results, without the index flag."""
         return self.returns[:-1] if self.checked else self.returns
 
     def not_their_own(self) -> Iterator[int]:
-        """The places of results that are an input handed through, or a result named before."""
+        """The results that are an input passed through, or a result listed before."""
         seen: set[int] = set()
         for index, slot in enumerate(self.results):
             if slot < self.inputs or slot in seen:
@@ -119,7 +119,7 @@ class Layout:
             seen.add(slot)
 
     def symbols(self) -> Iterator[str]:
-        """The kernels that it calls, those of bodies included."""
+        """The kernels that it calls, including those of bodies."""
         for call in self.calls:
             if isinstance(call, KernelCall):
                 yield call.symbol
@@ -137,7 +137,7 @@ Block = Callable[[int, bool], int]  # what memory of so many bytes takes; exact 
 class HeldBytes:
     """The bytes that a call of a program holds, in blocks of its device.
 
-    Results that lie over the inputs they replace are no memory of their own.
+    Results that overwrite inputs take no memory of their own.
     """
 
     arguments: int
@@ -148,16 +148,16 @@ class HeldBytes:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum."""
         return self.arguments + self.results + self.temporaries
 
     def least(self, alive: int) -> int:
-        """The same for a program with so many bytes of temporaries alive at once."""
+        """The same for a program whose temporaries take `alive` bytes at the peak."""
         return self.arguments + self.results + self.block(alive + self.workspace, True)
 
 
 def held_by(layout: Layout, inputs: Sequence[int], block: Block, workspace: int) -> HeldBytes:
-    """What a call holds, by the bytes of its inputs and of what kernels need for themselves."""
+    """What a call holds, given the bytes of its inputs and of its workspace."""
     first = layout.inputs + len(layout.sizes)
     results = {slot - first for slot in layout.returns if slot >= first}
     over = {number for number, _ in layout.in_place}
@@ -178,7 +178,7 @@ def held_by(layout: Layout, inputs: Sequence[int], block: Block, workspace: int)
 
 
 def bytes_text(nbytes: int) -> str:
-    """A number of bytes as a budget is written, never less than it is."""
+    """A number of bytes as a budget is written, rounded up."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if nbytes >= size:
             return f"{-(-nbytes * 100 // size) / 100:.2f} {unit}"
@@ -187,7 +187,7 @@ def bytes_text(nbytes: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory that a loop needs for itself while it runs: which step, and which piece."""
+    """Memory that a loop needs while it runs: which step, and which piece."""
 
     step: int
     number: int
@@ -211,7 +211,7 @@ class BodyPlan(Protocol):
 def lay_out(
     stages: Stages, target: Backend, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> Layout:
-    """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
+    """Assign slots, arena offsets and launches to scheduled kernels, at given symbolic sizes."""
     inputs = stages.graph.inputs
     slot_of: dict[Node | Scratch | str, int] = {}
     for number, node in enumerate(inputs):
@@ -260,7 +260,7 @@ def lay_out(
 
 
 def _bodies(stages: Stages, target: Backend) -> dict[int, BodyPlan]:
-    """What is known of each native control-flow step before slots are given out, by step."""
+    """What is known of each native control-flow step before slots are assigned, by step."""
     found: dict[int, BodyPlan] = {}
     native = target.control_flow()
     for step, group in enumerate(stages.fusion.groups):
@@ -272,20 +272,20 @@ def _bodies(stages: Stages, target: Backend) -> dict[int, BodyPlan]:
 
 
 def _flag_step(stages: Stages) -> int:
-    """The step after which it is known whether an index was out of range; -1: before all."""
+    """The step after which the index flag is known; -1 if before all."""
     flag = stages.replacing.flag
     steps = [s for s, g in enumerate(stages.fusion.groups) if flag is not None and flag in g.values]
     return steps[0] if steps else -1
 
 
 def _check(stages: Stages, steps: Sequence[int]) -> int:
-    """The number of the first call after the flag is known; -1 if there is none."""
+    """The number of the first call after the index flag is known; -1 if there is none."""
     flag = _flag_step(stages)
     return -1 if flag < 0 else sum(step <= flag for step in steps)
 
 
 def _late(stages: Stages, library_calls: Sequence[int]) -> set[Node]:
-    """Values written after everything that may raise: their memory may be what they replace."""
+    """Values written after everything that may raise: they may overwrite what they replace."""
     replacing = stages.replacing
     last = max([_flag_step(stages), *library_calls])
     if replacing.flag is not None and last < 0:
@@ -306,20 +306,20 @@ def library_call_name(node: Node) -> str:
 
 
 def made_results(stages: Stages) -> list[Node]:
-    """The results that are made for each run, in the order of their memory: none is an input."""
+    """The results with buffers of their own, none of them an input, in memory order."""
     given = set(stages.graph.inputs)
     return [value for value in dict.fromkeys(stages.results) if value not in given]
 
 
 def bytes_at(value: Node, sizes: Mapping[str, int]) -> int:
-    """The memory that a value takes, at the values of symbolic sizes."""
+    """The bytes of a value at given symbolic sizes."""
     if not sizes:
         return nbytes(value)
     return prod([evaluate(size, sizes) for size in value.shape]) * value.dtype.itemsize
 
 
 def grows_with_sizes(stages: Stages) -> bool:
-    """True where larger sizes never mean less memory for a value, and no call of NumPy is made."""
+    """True if memory grows monotonically with the sizes, and there is no NumPy call."""
     groups = stages.fusion.groups
     values = {*stages.results, *(value for group in groups for value in written(group))}
     grow = all(never_shrinks(size) for value in values for size in value.shape)
@@ -327,7 +327,7 @@ def grows_with_sizes(stages: Stages) -> bool:
 
 
 def _on_host(group: FusionGroup, stages: Stages) -> bool:
-    """True for a call of NumPy, which runs between native plans."""
+    """True for a NumPy call, which runs between native plans."""
     node = group.apart
     return node is not None and node not in stages.inner and group.views is None
 
@@ -391,7 +391,7 @@ def _joined(parts: Sequence[CompiledKernel], slot_of: SlotOf, target: Backend) -
 
 
 def shared_values(parts: Sequence[CompiledKernel]) -> list[Node]:
-    """The values that some kernels read and write between them, each once."""
+    """The distinct values that some kernels read and write."""
     return list(dict.fromkeys(value for part in parts for value in part.values))
 
 
@@ -401,9 +401,9 @@ def live_ranges(
     sizes: Mapping[str, int],
     over: Mapping[Node, Node],
 ) -> dict[Node, LiveRange]:
-    """When each written value is in use, by step; one that lies `over` another makes it last.
+    """When each written value is live, by step; one that lies `over` another extends it.
 
-    Steps that are `joined` are one.
+    Steps that are `joined` count as one.
     """
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
@@ -421,7 +421,7 @@ def live_ranges(
 
 
 def lowest(value: Node, over: Mapping[Node, Node]) -> Node:
-    """The value whose memory another one takes, or the value itself."""
+    """The value whose buffer another one reuses, or the value itself."""
     while value in over:
         value = over[value]
     return value
@@ -459,7 +459,7 @@ def _value(data: Any, known: Mapping[str, type]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LiveRange:
-    """A value's size in bytes, and the first and last step at which it must exist."""
+    """A value's size in bytes, and the first and last step at which it is live."""
 
     nbytes: int
     first: int
@@ -468,7 +468,7 @@ class LiveRange:
 
 @dataclass(frozen=True, slots=True)
 class ArenaPlan:
-    """Where each value lies, how large the arena is, and the least it could have been."""
+    """The offset of each value, the size of the arena, and the lower bound on that size."""
 
     offsets: tuple[int, ...]
     nbytes: int
@@ -476,7 +476,7 @@ class ArenaPlan:
 
 
 def plan_arena(ranges: Sequence[LiveRange]) -> ArenaPlan:
-    """Place the largest values first, each at the lowest offset free during its life."""
+    """Place the largest values first, each at the lowest offset that is free while it is live."""
     sizes = [-(-r.nbytes // ALIGNMENT) * ALIGNMENT for r in ranges]
     order = sorted(range(len(ranges)), key=lambda i: (-sizes[i], ranges[i].first))
     offsets = [0] * len(ranges)
@@ -516,7 +516,7 @@ def _peak_live(ranges: Sequence[LiveRange], sizes: Sequence[int]) -> int:
 
 
 def verify_layout(stages: Stages, layout: Layout) -> None:
-    """Temporaries that share memory are not alive at the same time, and end before the arena."""
+    """Check that temporaries that share memory are never live together and fit the arena."""
     alive, sizes = lives(layout), _sizes(stages, layout)
     placed = sorted((offset, slot) for slot, offset in layout.arena if slot in sizes)
     for number, (offset, slot) in enumerate(placed):
@@ -546,7 +546,7 @@ def _touched(call: Any) -> Sequence[int]:
 
 
 def _sizes(stages: Stages, layout: Layout) -> Mapping[int, int]:
-    """The bytes of the slots of kernels that are started by themselves."""
+    """The bytes of the slots of kernels with a launch of their own."""
     values = {k.kernel.name: k for k in stages.kernels}
     found: dict[int, int] = {}
     for call in layout.calls:

@@ -1,4 +1,4 @@
-"""What a pass of the compiler is, what it is told besides the graph, and how a list of them runs.
+"""What a compiler pass is, what it knows besides the graph, and how a list of them runs.
 
 The list itself is `pipeline.py`.
 """
@@ -32,13 +32,13 @@ def _always(setting: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pass(Generic[State, Setting]):
-    """A named step: what there is so far in, the next out.
+    """A named step of the compiler, from one state to the next.
 
-    `when` says for which targets and ways of recording it is part of the list. A pass that is
-    `required` runs also where `config.passes_until` leaves later ones out; in the place of another
-    that is left out runs `otherwise`, if there is one. A pass with `since` has work only where one
-    behind the pass of that name changed something, a pass with `ops` only in a graph with one of
-    these, one with `kinds` only where there are elements of such types.
+    `when` says for which targets and recordings it is part of the list. A `required` pass runs even
+    if `config.passes_until` leaves out later ones; `otherwise` runs in place of a pass that is left
+    out. The rest saves time: a pass with `since` has work only if something changed after the pass
+    of that name, one with `ops` only if the graph has one of these, and one with `kinds` only if
+    some element type is of these kinds.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Pass(Generic[State, Setting]):
     kinds: Set[str] = frozenset()
 
     def has_work(self, state: State) -> bool:
-        """False where nothing in a graph, or in that of a program, is for this pass."""
+        """False if the graph has nothing for this pass."""
         graph = state if isinstance(state, Graph) else getattr(state, "graph", None)
         if graph is None:
             return True
@@ -67,7 +67,7 @@ def run_passes(
     left_out: Set[str],
     observe: Observer | None = None,
 ) -> State:
-    """What a list of passes makes of a graph or a program."""
+    """Run a list of passes over a graph or a program."""
     after: dict[str, State] = {}
     for each in passes:
         background.checkpoint()
@@ -97,7 +97,7 @@ Mode = Literal["deferred", "jit", "loops", "body"]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """How a graph was recorded: by a flush, by jit, by `rl.loops`, or as a body of control flow."""
+    """How a graph was recorded: by a flush, by jit, by `rl.loops`, or as a body."""
 
     mode: Mode
     # nodes that are one call on their device, such as attention: they are not written out
@@ -109,12 +109,12 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Compilation:
-    """For what a graph is compiled: a device, and how much of its machinery is used.
+    """What a graph is compiled for: a device, and which of its features are used.
 
-    `pairs` are outputs and the inputs whose memory they may take (see `Replacing.of`); `checked`
-    says that the last output is the index flag, `ahead` that code will be wanted, so that its
-    compilation begins while other kernels are scheduled. With `own` all is kernels of our own,
-    as few as loops allow: for `rl.loops`.
+    `pairs` are outputs and the inputs that they may overwrite (see `Replacing.of`). `checked` says
+    that the last output is the index flag, and `ahead` that code will be wanted, so that kernels
+    are compiled while others are scheduled. With `own`, for `rl.loops`, everything becomes as few
+    kernels of our own as possible.
     """
 
     target: Backend
@@ -134,7 +134,7 @@ class Compilation:
 
     @cached_property
     def roofline(self) -> Roofline:
-        """What fusion reckons with."""
+        """The cost model of fusion."""
         return self.target.roofline(self.facts)
 
     @property
@@ -143,14 +143,14 @@ class Compilation:
         return self.target.shared_memory_bytes() > 0
 
     def reads_narrow_operands(self, node: Node) -> bool:
-        """True for a contraction that reads narrow operands where the graph has them widened."""
+        """True for a contraction that reads narrow operands although the graph widens them."""
         return self.target.reads_narrow_operands(node, self.facts)
 
     def library_views(self, node: Node, graph: Graph) -> Sequence[View] | None:
-        """The views through which a library call reads its operands; None for what is none."""
+        """The views through which a library call reads its operands; None for other nodes."""
         library_op = None if self.own else self.target.library_op(node)
         return None if library_op is None else library_op.operands(node, graph)
 
     def reason_to_split(self, lowered: Lowered) -> str:
-        """Why a kernel that could be one should be several; empty where it should not."""
+        """Why a kernel that could be one should be several; empty if it should not."""
         return "" if self.own else self.target.reason_to_split(lowered, self.facts)

@@ -1,4 +1,4 @@
-"""The compiler as a list of passes: what happens to a recorded graph, in this order.
+"""The pipeline: every pass of the compiler, in order.
 
     recorded graph ── PREPARE ── looked up by structure ── CHECK ── OPTIMIZE ── LOWER ── memory plan
                                                                                  └─ LEGALIZE ── code
@@ -82,7 +82,7 @@ def _on_cpu(setting: Compilation) -> bool:
 
 
 def _for_jit(setting: Compilation) -> bool:
-    """False for the one kernel of `rl.loops`, which its user schedules."""
+    """False for `rl.loops`, whose user schedules the kernel."""
     return not setting.own
 
 
@@ -95,14 +95,14 @@ def _at_inference(recorded: Recorded) -> bool:
 
 
 def _alone(run: Callable[[Graph], Graph]) -> Callable[[Graph, Any], Graph]:
-    """A pass that needs to be told nothing besides the graph."""
+    """A pass that reads nothing but the graph."""
     return lambda graph, setting: run(graph)
 
 
 def _for_library(
     library: str, name: str, doc: str, run: Callable[[Graph, Any], Graph], **rest: Any
 ) -> Optimize:
-    """A pass for what some devices have a library for: it is given what `Libraries` says of it."""
+    """A pass for devices with a certain library; it is given that library's `matches`."""
 
     def has_library(to: Compilation) -> bool:
         return getattr(to.libraries, library) is not None
@@ -228,9 +228,9 @@ PIPELINE: tuple[Pass[Any, Any], ...] = (*PREPARE, *CHECK, *OPTIMIZE, *LOWER)
 
 
 def prepare(graph: Graph, how: Recorded, observe: Observer | None = None) -> Graph:
-    """A recorded graph as the compiler takes it.
+    """Bring a recorded graph into the form that the compiler takes.
 
-    What is on a mesh is prepared when a rank's share of it is written down.
+    Work on a mesh is prepared later, when a rank's share of it is written down.
     """
     if any(map(is_mesh, map(DEVICE, graph.order))):
         return prune(erase(graph))
@@ -238,7 +238,7 @@ def prepare(graph: Graph, how: Recorded, observe: Observer | None = None) -> Gra
 
 
 def compilation(graph: Graph, target: Backend | None = None, **settings: Any) -> Compilation:
-    """What is needed to compile a graph for its device, unless told for which, with its facts."""
+    """The settings to compile a graph, by default for its own device and this machine."""
     target = target or backend(graph.device)
     facts = settings.pop("facts", None) or target.facts()
     return Compilation(target, facts, left_out=left_out(config.passes_until), **settings)
@@ -251,9 +251,9 @@ def check(graph: Graph, to: Compilation, observe: Observer | None = None) -> tup
 
 
 def optimize(graph: Graph, to: Compilation, observe: Observer | None = None) -> Graph:
-    """The graph as kernels and library calls are made of it.
+    """The graph in the form that kernels and library calls are made of.
 
-    A pass must not look through an input that happens to be computed, so leaves stand for those.
+    A pass must not look through an input that is itself computed, so leaves replace those.
     """
     computed = [n for n in graph.inputs if n.op is not LEAF]
     if not computed:
@@ -268,12 +268,12 @@ def optimize(graph: Graph, to: Compilation, observe: Observer | None = None) -> 
 
 
 def lower(graph: Graph, to: Compilation, observe: Observer | None = None) -> Stages:
-    """An optimized graph as scheduled kernels."""
+    """Lower an optimized graph to scheduled kernels."""
     return run_passes(LOWER, Stages(graph), to, to.left_out, observe)
 
 
 def write_out(stages: Stages, to: Compilation, observe: Observer) -> None:
-    """Show the loops as the code generator of the target takes them (`Backend.legalize`)."""
+    """Show the loops as the target's code generator takes them (`Backend.legalize`)."""
     for legal in to.target.legalize():
         kernels = [
             replace(k, kernel=replace(k.kernel, body=legal.run(k.kernel.body)))
@@ -284,14 +284,14 @@ def write_out(stages: Stages, to: Compilation, observe: Observer) -> None:
 
 
 def lower_graph(graph: Graph, facts: Any = None, **settings: Any) -> Stages:
-    """Graph to scheduled kernels, for this machine unless told otherwise (see `Compilation`)."""
+    """Lower a graph to scheduled kernels, by default for this machine (see `Compilation`)."""
     to = compilation(graph, facts=facts, **settings)
     return lower(optimize(graph, to), to)
 
 
 @lru_cache(maxsize=64)
 def left_out(until: str) -> frozenset[str]:
-    """The passes behind the one that is named, if one is."""
+    """The passes after the named one; none if no name is given."""
     names = [each.name for each in PIPELINE]
     if not until:
         return frozenset()
@@ -312,7 +312,7 @@ def _prepared_body(part: Body) -> Body:
 
 
 def _with_bodies(stages: Stages, to: Compilation) -> Stages:
-    """Control flow that needs no Python while it runs, with the kernels of its bodies."""
+    """Lower the bodies of control flow that runs natively."""
     inside = replace(to, pairs=(), checked=False, ahead=False, budget=0)
 
     def lowered(part: Body) -> Stages:
@@ -328,7 +328,7 @@ def _with_bodies(stages: Stages, to: Compilation) -> Stages:
 
 
 def planned(stages: Stages, to: Compilation) -> HeldBytes:
-    """The bytes that a call holds once the last passes went over a program."""
+    """The bytes that a call holds after the last passes."""
     names = [each.name for each in LOWER]
     rest = LOWER[names.index("fit_memory") + 1 :]
     done = run_passes(rest, stages, to, to.left_out)
@@ -342,7 +342,7 @@ def held(layout: Layout, graph: Graph, target: Backend) -> HeldBytes:
 
 
 def merged_again(stages: Stages, to: Compilation, crossing: Crossing) -> Stages:
-    """The same values in memory, by kernels that stay apart where one would hold more."""
+    """Merge the kernels of the same stored values again, but not where that raises the peak."""
     names = [each.name for each in LOWER]
     some = LOWER[names.index("group") : names.index("lower_bodies")]
     fresh = replace(stages, fusion=Fusion([], []), kernels=(), in_place={})
@@ -357,7 +357,7 @@ def _within_budget(stages: Stages, to: Compilation) -> Stages:
 
 
 def _with_kept(run: Any, graph: Graph, how: Recorded) -> Graph:
-    """A pass that also says which of its values are worth keeping although they are views."""
+    """A pass that also marks views among its values as worth keeping."""
     made: Graph
     made, kept = run(graph, steady_nodes(graph, how.steady).__contains__)
     how.packed.update(kept)

@@ -1,4 +1,4 @@
-"""Compiled graphs: layout, what runs it, the stages it went through; programs kept by structure."""
+"""Compiled programs: layout, executable, and how they were made; cached by structure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_PROGRAMS, MOST_NODES = 128, 1 << 14
 
 
 class Program:
-    """A graph ready to run on one device; results are fresh buffers, or memory given for them."""
+    """A graph ready to run on one device; results are new buffers, or buffers given for them."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class Program:
         self.measured: Profile | None = None  # the times of its kernels, once somebody asked
 
     def replaceable(self, output: int, replaced: int) -> int | None:
-        """The number of an output's memory if a run may be given that of an input for it.
+        """The number of an output's buffer if a run may be given that of an input for it.
 
-        No other input may share it; where the output replaces none (-1), it is any memory that is
-        no input's.
+        No other input may share that buffer. If the output replaces no input (-1), any buffer may
+        be given that is not an input's.
         """
         layout = self.layout
         number = layout.returns[output] - layout.inputs - len(layout.sizes)
@@ -76,21 +76,21 @@ class Program:
 
     @property
     def backend(self) -> Backend:
-        """What it was compiled by."""
+        """The backend that compiled it."""
         return self.compilation.target
 
     @property
     def graph(self) -> Graph:
-        """What it computes; an index flag is the last output, where there is one."""
+        """What it computes; the last output may be an index flag."""
         return self._calls.graph
 
     @property
     def order(self) -> Sequence[Node]:
-        """The nodes of the program, by which library calls are numbered."""
+        """The nodes of the program, which number its library calls."""
         return self._calls.order
 
     def forget_stages(self) -> None:
-        """Drop how it was made, which `stages` makes again."""
+        """Drop the stages; `stages` makes them again."""
         self._stages = None
 
     @property
@@ -102,14 +102,14 @@ class Program:
         return self._stages
 
     def walk(self, observe: Observer) -> None:
-        """Go through the passes once more, as they made this program, and show each."""
+        """Run the passes that made this program again and show the state after each."""
         to = replace(self.compilation, ahead=False)
         if self.layout.checked:
             observe(CHECK[0], self.graph)
         write_out(lower(optimize(self.graph, to, observe), to, observe), to, observe)
 
     def explain(self, detail: str = "summary") -> str:
-        """The program in words; `detail` is summary, kernels, loops, code or memory."""
+        """The program as text; `detail` is summary, kernels, loops, code or memory."""
         from ridgeline.compiler.explain import explain_program
 
         if detail != "memory":
@@ -127,10 +127,10 @@ _compiling = threading.RLock()
 
 
 def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: int = 0) -> Program:
-    """The program for a graph on one device; compiled once per structure, settings and machine.
+    """The program of a graph on one device, compiled once for each structure and machine.
 
-    `pairs` are numbers of outputs that replace inputs (or -1: other memory that a run is given).
-    A call holds no more bytes than the `budget`, where there is one.
+    `pairs` are numbers of outputs and the inputs that they replace (-1: any memory that a run is
+    given). A call holds at most `budget` bytes, if there is one.
     """
     if is_mesh(graph.device):
         return backend(graph.device).program(graph, pairs)  # type: ignore[no-any-return]
@@ -165,7 +165,7 @@ def _keep(key: Structure, program: Program, nodes: int) -> None:
 
 
 class MachineForm(NamedTuple):
-    """A graph as code and layout, and how it was made where it did not come from the disk."""
+    """A graph as code and layout, and its stages if it was not loaded from disk."""
 
     layout: Layout
     code: bytes
@@ -175,7 +175,7 @@ class MachineForm(NamedTuple):
 
 
 def machine_form(key: Structure, graph: Graph, to: Compilation) -> MachineForm:
-    """What a graph becomes, from the disk cache or compiled now."""
+    """Load the code and layout of a graph from the disk cache, or compile them."""
     graph, checked = check(graph, to)
     to = replace(to, checked=checked)
     cache, target = ObjectCache("programs"), to.target

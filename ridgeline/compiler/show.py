@@ -1,4 +1,4 @@
-"""The printed form of what a pass of the compiler gives, and of the list of passes."""
+"""Printed forms of what the passes return, and of the list of passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = Graph | Stages
 
 
 def show(state: State, *, origins: bool = False) -> str:
-    """A graph as its nodes; a program as far as it is: values in memory, kernels, schedules.
+    """A graph as its nodes; a program as its stored values, kernels and schedules so far.
 
     With `origins`, nodes are shown with the line that made them.
     """
@@ -37,7 +37,7 @@ def show(state: State, *, origins: bool = False) -> str:
 
 
 def _kernels_text(stages: Stages) -> Iterable[str]:
-    """The loops of every kernel once; where one runs again, first their order."""
+    """The loops of every kernel once; if one runs again, preceded by the order of runs."""
     own = {compiled.group.results: compiled.kernel for compiled in stages.kernels}
     if len(own) < len(stages.kernels):
         yield "order: " + ", ".join(compiled.kernel.name for compiled in stages.kernels)
@@ -48,7 +48,7 @@ def _kernels_text(stages: Stages) -> Iterable[str]:
 
 
 def _graph_text(graph: Graph, origins: bool) -> str:
-    """One line a node; of an input that is computed somewhere else only its type."""
+    """One line for each node; an input that is computed elsewhere is shown by its type."""
     number = {node: index for index, node in enumerate(graph.order)}
     lines: list[str] = []
     for node in graph.order:
@@ -62,7 +62,7 @@ def _graph_text(graph: Graph, origins: bool) -> str:
 
 
 def _memory_text(stages: Stages) -> Iterable[str]:
-    """What is written over what, and what is started as one."""
+    """Which results overwrite what, and which kernels share a launch."""
     for result, source in stages.replacing.inputs.items():
         yield f"{result} may replace {source}"
     for value, other in stages.over.items():
@@ -76,7 +76,7 @@ def _group_text(group: FusionGroup) -> str:
 
 
 def _values_text(stages: Stages, origins: bool) -> Iterable[str]:
-    """The nodes, with a mark where a value is written to memory."""
+    """The nodes, with a mark for each stored value."""
     order, number = numbered(stages.graph.outputs)
     stored: Any = () if stages.values is None else stages.values.stored
     for node in order:
@@ -85,7 +85,7 @@ def _values_text(stages: Stages, origins: bool) -> Iterable[str]:
 
 
 def file_of(each: Pass[Any, Any]) -> str:
-    """The file with the function that a pass runs, and not with the lambda that calls it."""
+    """The file of the function that a pass runs, looking through lambdas."""
     run: Any = each.run
     named = [run.__globals__.get(name) for name in run.__code__.co_names]
     held = [cell.cell_contents for cell in run.__closure__ or ()]
@@ -96,7 +96,7 @@ def file_of(each: Pass[Any, Any]) -> str:
 
 @dataclass(slots=True)
 class Walk:
-    """What the passes did to one function, in order: watched while they run once more."""
+    """The effect of each pass on one function: collected while the passes run once more."""
 
     graph: Graph  # as the first pass finds it
     # each pass, and whether it changed something
@@ -111,7 +111,7 @@ class Walk:
         self.texts[each.name] = show(state, origins=True)
 
     def list_text(self) -> str:
-        """The passes, one a line; a star marks those that changed something."""
+        """The passes, one a line, with a star for those that changed something."""
         wide = max((len(each.name) for each, _ in self.rows), default=0)
         return "\n".join(
             f"{'*' if changed else ' '} {each.name:<{wide}}  {each.doc} ({file_of(each)})"
@@ -119,7 +119,7 @@ class Walk:
         )
 
     def after(self, name: str) -> str:
-        """What there was after a pass."""
+        """The state after a pass."""
         if name not in self.texts:
             raise ArgumentError(
                 f"no pass called {name!r} ran here", help=f"those that did: {', '.join(self.texts)}"

@@ -1,4 +1,4 @@
-"""A program in the making: what the passes over programs fill in, one after the other."""
+"""A program in the making: what the lowering passes fill in, one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ridgeline.loops.schedule import LeftOut, Step as ScheduleStep
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """A kernel through its stages, kept for `explain` and for profiles."""
+    """A kernel with its earlier stages, kept for `explain` and for profiles."""
 
     group: FusionGroup
     steps: list[ScheduleStep]
@@ -28,9 +28,9 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Fusion and scheduled loops of a graph; `inner` are those of the bodies of its control flow.
+    """Fusion and scheduled loops of a graph; `inner` are those of control-flow bodies.
 
-    What no pass has decided yet is empty.
+    A field that no pass has set yet is empty.
     """
 
     graph: Graph
@@ -51,34 +51,34 @@ class Stages:
 
     @property
     def results(self) -> tuple[Node, ...]:
-        """The memory that holds each output."""
+        """The value that holds each output."""
         return self.graph.outputs if self.values is None else self.values.results
 
     @property
     def groups(self) -> list[FusionGroup]:
-        """The kernels, in order once they have one."""
+        """The kernels; in execution order once `order_kernels` has run."""
         return self.fusion.groups if self.fuser is None else list(self.fuser.groups.values())
 
     @property
     def library_calls(self) -> list[FusionGroup]:
-        """The calls of libraries that are steps of the device, none of NumPy among them."""
+        """The library calls that are steps of the device, without NumPy calls."""
         return [group for group in self.fusion.groups if group.views is not None]
 
     @property
     def together(self) -> list[list[CompiledKernel]]:
-        """The kernels that are started as one."""
+        """The kernels that share launches."""
         own = {kernel.group.number: kernel for kernel in self.kernels}
         groups = self.fusion.groups
         return [[own[groups[index].number] for index in launch] for launch in self.joined]
 
     def everywhere(self) -> Iterator[Stages]:
-        """This program, and those of the bodies of its control flow."""
+        """This program and those of its bodies."""
         yield self
         for parts in self.inner.values():
             for part in parts:
                 yield from part.everywhere()
 
     def all_kernels(self) -> Iterator[CompiledKernel]:
-        """Every kernel, those of bodies included."""
+        """Every kernel, including those of bodies."""
         for part in self.everywhere():
             yield from part.kernels

@@ -1,4 +1,4 @@
-"""What every program in the making is, as checks after each pass; an error blames the pass.
+"""The verifier of programs: run after each lowering pass; an error names the pass.
 
 Graphs are checked by `graph/verify.py`, kernels by `loops/verify.py`; here is what makes them a
 program: what is read was written before, by one writer; what is overwritten is read no more; what
@@ -22,7 +22,7 @@ from ridgeline.loops.verify import verify_kernel
 
 
 def verify(name: str, before: Any, after: Any) -> None:
-    """Raise where what a pass gave breaks a rule; only what the pass changed is looked at."""
+    """Raise if the result of a pass breaks a rule; only what the pass changed is checked."""
     try:
         if isinstance(after, Graph):
             if after is not before:
@@ -56,7 +56,7 @@ def _written(group: FusionGroup) -> tuple[Node, ...]:
 
 
 def _verify_order(stages: Stages, groups: Sequence[FusionGroup]) -> None:
-    """Every value has one writer, and is read after it; every result has one."""
+    """Every value has one writer and is read after it; every result has a writer."""
     there = set(stages.graph.inputs)
     for group in groups:
         missing = group.reads - there
@@ -68,7 +68,7 @@ def _verify_order(stages: Stages, groups: Sequence[FusionGroup]) -> None:
 
 
 def _verify_kernels(kernels: Sequence[CompiledKernel]) -> None:
-    """Loops are right, and their parameters are views of the values they stand for."""
+    """Loops are well formed, and their parameters are views of the values they stand for."""
     for kernel in {id(k.kernel): k.kernel for k in kernels}.values():
         verify_kernel(kernel)
     for compiled in kernels:
@@ -82,7 +82,7 @@ def _verify_kernels(kernels: Sequence[CompiledKernel]) -> None:
 
 
 def _verify_overwritten(stages: Stages) -> None:
-    """A result lies over an input only where whoever reads the input has done so."""
+    """A result overwrites an input only after all readers of the input."""
     writer = {v: step for step, g in enumerate(stages.fusion.groups) for v in _written(g)}
     given, results = set(stages.graph.inputs), set(stages.results)
     taken = list(stages.in_place.values())
@@ -96,7 +96,7 @@ def _verify_overwritten(stages: Stages) -> None:
 
 
 def _verify_joined(stages: Stages) -> None:
-    """Kernels that are started as one stand side by side and wait for none of each other."""
+    """Kernels in one launch are neighbours and independent of each other."""
     groups = stages.fusion.groups
     for launch in stages.joined:
         require(all(b == a + 1 for a, b in pairwise(launch)), "joined kernels are neighbours")

@@ -1,4 +1,4 @@
-"""Weights that stay the same from call to call, laid out once as their contraction reads them.
+"""Weights that stay the same from call to call, packed once in the order of their readers.
 
 %2 = contract %x, %w [output channels, summed]     becomes   %p = permute (reshape %w), kept
                                                              %2 = reshape (contract %x, %p)
@@ -26,13 +26,13 @@ Test = Callable[[Node], bool]
 
 
 def machine() -> Machine:
-    """The facts of the host on which schedules depend."""
+    """The facts about the host that schedules depend on."""
     facts: Machine = backend(CPU).facts()
     return facts
 
 
 def multiply_less(graph: Graph, is_steady: Test) -> tuple[Graph, set[Node]]:
-    """The graph with convolutions over transformed tiles where that pays, and their filters."""
+    """The graph with Winograd convolutions where they pay, and their transformed filters."""
     if not config.allow_winograd:
         return graph, set()
     facts = machine()
@@ -40,7 +40,7 @@ def multiply_less(graph: Graph, is_steady: Test) -> tuple[Graph, set[Node]]:
 
 
 def pack_weights(graph: Graph, is_steady: Test) -> tuple[Graph, set[Node]]:
-    """The graph with steady operands of contractions in strips, and these operands."""
+    """The graph with constant operands of contractions in strips, and these operands."""
     facts = machine()
     packed: set[Node] = set()
 
@@ -69,13 +69,13 @@ def _maps(attrs: ContractAttrs) -> tuple[tuple[AxisMap, ...], tuple[AxisMap, ...
 
 
 def _all_plain(maps: Sequence[AxisMap]) -> bool:
-    """True where every index is one axis, and no two the same."""
+    """True if every index is one axis, and no two are the same."""
     axes = [m.plain for m in maps]
     return None not in axes and len(set(axes)) == len(axes)
 
 
 def _order(maps: Sequence[AxisMap], output: Sequence[int], cut: int) -> list[int]:
-    """The places of the operand's axes in strips: rows, the axis that is cut, then summed ones."""
+    """Positions of the operand's axes in strips: rows, the axis that is cut, then summed ones."""
     dims = range(len(maps))
     rows = [p for p in dims if maps[p].plain in output and maps[p].plain != cut]
     return [
@@ -86,7 +86,7 @@ def _order(maps: Sequence[AxisMap], output: Sequence[int], cut: int) -> list[int
 
 
 def _in_strips(weights: Node, maps: Sequence[AxisMap], current: Node, strips: Strips) -> Node:
-    """The operand cut along its axis, lanes innermost."""
+    """The operand with one axis cut into strips, lanes innermost."""
     index = next(p for p, m in enumerate(maps) if m.plain == strips.axis)
     shape = weights.shape
     length = shape[index]
@@ -98,7 +98,7 @@ def _in_strips(weights: Node, maps: Sequence[AxisMap], current: Node, strips: St
 
 
 def _cut(attrs: ContractAttrs, which: int, strips: Strips) -> ContractAttrs:
-    """The contraction with one axis as two: axis numbers behind it move up by one."""
+    """The contraction with one axis split in two; later axis numbers move up by one."""
     number, lanes = strips.axis, strips.axis + 1
 
     def moved(a: int) -> int:
@@ -124,10 +124,10 @@ def _cut(attrs: ContractAttrs, which: int, strips: Strips) -> ContractAttrs:
 
 
 def reads_narrow(contraction: Node) -> bool:
-    """True for a contraction on a CPU that multiplies narrow numbers, or has weights of bytes.
+    """True for a contraction on a CPU that multiplies narrow numbers, or has 8-bit weights.
 
-    Kept as float32, bytes would take four times the memory, and as long to read where few rows
-    share them. Weights of 16 bits next to a float32 operand are widened once and kept.
+    Kept as float32, 8-bit weights would take four times the memory, and as long to read where few
+    rows share them. 16-bit weights next to a float32 operand are widened once and kept.
     """
     if contraction.op is not CONTRACT or contraction.types[0].device != CPU:
         return False
@@ -138,7 +138,7 @@ def reads_narrow(contraction: Node) -> bool:
 
 
 def narrow_operands(graph: Graph) -> set[Node]:
-    """The conversions that are part of the contractions that read them."""
+    """The casts that are part of the contractions that read them."""
     found: set[Node] = set()
     for node in graph.computed:
         if reads_narrow(node):

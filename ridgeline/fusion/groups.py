@@ -1,4 +1,4 @@
-"""Merging values into kernels: a heap of legal merges ranked by the time they save.
+"""Kernel fusion: a heap of legal merges, ranked by the roofline time that they save.
 
 Each stored value starts as a kernel of its own. Two kernels may merge when one reads the other or
 both read the same memory, when no third kernel stands between them, and when one loop nest can
@@ -46,7 +46,7 @@ _PER_ELEMENT = 128  # operations, where every thread computes an `_is_number` be
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """What bounds a kernel's time: bandwidth, arithmetic, and the cost of starting it."""
+    """What bounds a kernel's time: bandwidth, arithmetic, launch overhead."""
 
     bytes_per_second: float
     flops_per_second: float
@@ -58,7 +58,7 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Two kernels that would have saved time as one, and why they are two."""
+    """Two kernels that would be faster as one, and why they stay two."""
 
     first: str
     second: str
@@ -70,8 +70,8 @@ class Refusal:
 class FusionGroup:
     """A kernel in the making: its values, what it reads from memory, and its loops.
 
-    A call of a library or control flow is a group too: `apart` is its node, and it has no loops.
-    For a call that is not one of NumPy, `views` are its operands, in the order of its inputs.
+    A library call or control flow is a group too: `apart` is its node, and it has no loops. `views`
+    are the operands of a library call, in the order of its inputs; a NumPy call has none.
     """
 
     number: int
@@ -86,18 +86,18 @@ class FusionGroup:
 
     @property
     def name(self) -> str:
-        """What the group computes."""
+        """The name of the kernel, from its ops."""
         return self.apart.op.name if self.apart is not None else self.loops.name
 
     @property
     def results(self) -> tuple[Node, ...]:
-        """The values by the names that the graph has for them."""
+        """The stored values, as the graph's nodes."""
         named = {copy: value for value, copy in self.shown.items()}
         return tuple([named.get(value, value) for value in self.values])
 
     @property
     def loops(self) -> Lowered:
-        """The loops of a group that has some."""
+        """The lowered loops; only for a group that has some."""
         assert self.lowered is not None
         return self.lowered
 
@@ -115,9 +115,9 @@ class Fusion:
 
 @dataclass(slots=True)
 class Repeated:
-    """A cache of lowered groups by structure: the layers of a model repeat, and are lowered once.
+    """A cache of lowered groups by structure: repeated layers are lowered once.
 
-    Groups of one structure differ only in which node each slot of memory holds, so the second takes
+    Groups of one structure differ only in the nodes that their buffers hold, so the second reuses
     the loops of the first, or the reason why there are none.
     """
 
@@ -126,7 +126,7 @@ class Repeated:
     def lower(
         self, lowering: type[GroupLowering], folds: Sequence[Node], graph: Graph, name: str
     ) -> Lowered:
-        """The loops of a group, which is a graph; NotFusable where one nest does not hold it."""
+        """The loops of a group, given as a graph; NotFusable if one loop nest cannot hold it."""
         whole = graph.giving((*folds, *graph.outputs))
         key = (lowering, name, len(folds), structure(whole))
         found = self.known.get(key)
@@ -147,7 +147,7 @@ class Repeated:
 
 @dataclass(slots=True)
 class Fuser:
-    """State of the search for merges."""
+    """The state of the greedy search for merges."""
 
     values: Values
     roofline: Roofline
@@ -176,7 +176,7 @@ class Fuser:
         self.precedence = Precedence({n: self._sources(g) for n, g in self.groups.items()})
 
     def merge(self) -> None:
-        """Merge two kernels while that saves time."""
+        """Merge pairs of kernels while that saves time."""
         for group in list(self.groups.values()):
             self._propose(group)
         while self.heap:
@@ -185,7 +185,7 @@ class Fuser:
                 self._merge(self.groups[a], self.groups[b])
 
     def fusion(self) -> Fusion:
-        """The kernels in order."""
+        """The kernels in execution order."""
         sources = {number: self._sources(group) for number, group in self.groups.items()}
         late = {n for n, g in self.groups.items() if self.values.late.keys() >= set(g.values)}
         order, kept, needs = kernel_order(sources, self.owner, self.readers, self.replacing, late)
@@ -195,10 +195,10 @@ class Fuser:
     # ---- groups -------------------------------------------------------------------------------
 
     def _units(self) -> list[tuple[Node, ...]]:
-        """What starts as one kernel: the parts of a value, and single numbers that wait for none.
+        """The initial kernels: the parts of one value, and all scalars that depend on inputs alone.
 
-        An optimizer counts steps for every parameter: their kernels would cost more to start than
-        to run, and each alone has no neighbour to merge with.
+        An optimizer counts steps for every parameter: as kernels of their own these scalars would
+        cost more to launch than to run, and none of them has a neighbour to merge with.
         """
         units: list[tuple[Node, ...]] = []
         together: dict[object, list[Node]] = {}
@@ -216,7 +216,7 @@ class Fuser:
         return units + [tuple(nodes) for nodes in together.values()]
 
     def _waits_for_none(self, value: Node) -> bool:
-        """True for pointwise work on single numbers that the program is given."""
+        """True for pointwise work on scalars that are inputs of the program."""
         stack, seen = [value], {value}
         while stack:
             node = stack.pop()
@@ -232,7 +232,7 @@ class Fuser:
     def group(
         self, values: tuple[Node, ...], stored: Sequence[Node], most: float = math.inf
     ) -> FusionGroup:
-        """The kernel of some values, of which those stored are written to memory."""
+        """A kernel that computes `values` and writes those in `stored` to memory."""
         ordered = tuple(sorted(values, key=self.position.__getitem__))
         source = _source(ordered[0])
         if is_apart(source):
@@ -288,14 +288,14 @@ class Fuser:
         return FusionGroup(next(self.numbers), ordered, frozenset(read), seconds, lowered)
 
     def _reason_to_part(self, lowered: Lowered) -> str:
-        """What `reason_to_split` says, asked once for all groups of the same loops."""
+        """`reason_to_split`, cached by the loops of a group."""
         shared = lowered.model or lowered
         if shared not in self.reasons:
             self.reasons[shared] = self.reason_to_split(shared)
         return self.reasons[shared]
 
     def leaving(self, inside: Collection[Node]) -> list[Node]:
-        """The values that are needed outside a group: as a result, or by another kernel."""
+        """The values of a group that are needed outside it: as a result, or by another kernel."""
         mine = {self.owner[v] for v in inside}
         return [
             v for v in sorted(inside, key=self.position.__getitem__)
@@ -303,7 +303,7 @@ class Fuser:
         ]  # fmt: skip
 
     def add(self, group: FusionGroup) -> None:
-        """Make a kernel one of the program's."""
+        """Add a kernel to the program."""
         self.groups[group.number] = group
         for value in group.values:
             self.owner[value] = group.number
@@ -312,7 +312,7 @@ class Fuser:
             insort(self.in_order.setdefault(source, []), (self._first(group), group.number))
 
     def remove(self, group: FusionGroup) -> None:
-        """Take a kernel out."""
+        """Remove a kernel from the program."""
         del self.groups[group.number]
         for source in group.reads:
             self.readers[source].discard(group.number)
@@ -322,7 +322,7 @@ class Fuser:
     # ---- merging ------------------------------------------------------------------------------
 
     def _propose(self, group: FusionGroup) -> None:
-        """Put every neighbour that might merge with a group on the heap."""
+        """Push every possible merge of a group with a neighbour onto the heap."""
         if group.lowered is None:
             return
         neighbours = self._sources(group)
@@ -341,13 +341,13 @@ class Fuser:
                 heapq.heappush(self.heap, (-gain, group.number, number))
 
     def _nearest_readers(self, source: Node, group: FusionGroup) -> set[int]:
-        """Kernels that read the same memory: all of them, or where they are many, the nearest."""
+        """Kernels that read the same memory: all, or if they are many the nearest ones."""
         listed = self.in_order[source]
         at = bisect_left(listed, (self._first(group), group.number))
         return {number for _, number in listed[max(at - _NEAREST, 0) : at + _NEAREST + 1]}
 
     def _first(self, group: FusionGroup) -> int:
-        """The place of a group's first value in the program."""
+        """The position of a group's first value in the program."""
         return self.position[group.values[0]]
 
     def _possible_gain(self, a: FusionGroup, b: FusionGroup) -> float:
@@ -391,7 +391,7 @@ class Fuser:
         self._propose(merged)
 
     def _too_early(self, inside: set[Node]) -> bool:
-        """True where a copy for late readers would be made before the first reader's turn."""
+        """True if a copy for late readers would be computed before the first reader runs."""
         positions = [self.position[v] for v in inside if v not in self.values.late]
         turns = [self.position[self.values.late[v]] for v in inside if v in self.values.late]
         return bool(positions and turns) and min(positions) < max(turns)
@@ -409,7 +409,7 @@ class Fuser:
         self.refusals[first, second, reason] = Refusal(first, second, gain, reason)
 
     def _between(self, a: FusionGroup, b: FusionGroup) -> bool:
-        """True if a path from one group to the other leads through a third."""
+        """True if a path from one group to the other passes through a third."""
         for first, last in ((a.number, b), (b.number, a)):
             if self.precedence.comes_before(first, last.number):
                 return any(self.precedence.comes_before(first, n) for n in self._sources(last))
@@ -426,12 +426,12 @@ def _source(value: Node) -> Node:
 
 
 def _is_number(node: Node) -> bool:
-    """True for a function of one number in float64, such as an optimizer's corrections."""
+    """True for a float64 scalar function, such as an optimizer's bias correction."""
     return elements(node) == 1 and node.dtype is float64 and is_costly(node)
 
 
 def _work(node: Node) -> float:
-    """Scalar operations of one node, counted as the roofline needs them."""
+    """Scalar operations of one node, weighted as the roofline counts them."""
     if node.op is CONTRACT:
         total = 2.0
         for extent in node.attrs.extents:
@@ -445,7 +445,7 @@ def _work(node: Node) -> float:
 
 
 def _name(values: Sequence[Node], folds: Sequence[Node]) -> str:
-    """A short name from the ops of a group: what it is, not which one."""
+    """A short name from the ops of a group; it is not unique."""
     named = ["contract" if f.op is CONTRACT else f.attrs.monoid for f in dict.fromkeys(folds)]
     named += [v.op.name for v in values if v.op not in FOLDS and v.op is not PROJ]
     words = list(dict.fromkeys(named))

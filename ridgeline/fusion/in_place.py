@@ -1,4 +1,4 @@
-"""In-place results: outputs that take the memory of the inputs they replace (parameters, state).
+"""In-place results: outputs that reuse the memory of the inputs they replace (buffer donation).
 
 The new value may take the old one's memory if every kernel that reads the old value runs before
 the one that writes, or reads element by element in the same kernel. Here kernels, and the stores
@@ -27,9 +27,9 @@ class Replacing:
 
     @classmethod
     def of(cls, graph: Graph, pairs: Sequence[tuple[int, int]], checked: bool) -> Replacing:
-        """From numbers of outputs and inputs (-1: none); each memory is taken once.
+        """Build from numbers of outputs and inputs (-1: none); each buffer is reused once.
 
-        An input that is itself a result, perhaps in another shape, is read after the run.
+        An input that is itself a result, perhaps in another shape, is still read after the run.
         """
         results, inputs, given = graph.outputs, graph.inputs, set(graph.inputs)
         read_later = given.intersection(results)
@@ -73,7 +73,7 @@ def store_order(graph: Graph, replacing: Replacing) -> list[Node]:
 
 
 def _reads(value: Node, graph: Graph) -> set[Node]:
-    """What a value reads from memory."""
+    """The values in memory that a value is computed from."""
     found: set[Node] = set()
     stack, seen = [value], {value}
     while stack:
@@ -94,10 +94,10 @@ def kernel_order(
     replacing: Replacing,
     late: Collection[int] = (),
 ) -> tuple[list[int], dict[Node, Node], dict[int, frozenset[int]]]:
-    """Kernels by number, the results that may be in place, and what each kernel must come after.
+    """An order of kernels that lets results overwrite inputs, those results, all dependencies.
 
-    `sources` are the kernels that each one reads from, `readers` those that read a value. Kernels
-    that are `late` come only when others wait for nothing else.
+    `sources` are the kernels that each one reads from, `readers` those that read a value. `late`
+    kernels run only when nothing else is ready.
     """
     waiting = {number: set(needs) for number, needs in sources.items()}
     users: dict[int, set[int]] = {number: set() for number in sources}
@@ -122,7 +122,7 @@ def kernel_order(
 
 
 def _behind(start: int, following: Mapping[int, Collection[int]]) -> set[int]:
-    """All that can be reached from a kernel."""
+    """Everything reachable from a kernel."""
     found: set[int] = set()
     stack = [start]
     while stack:
@@ -138,7 +138,7 @@ def _topological(
     early: Collection[int],
     late: Collection[int],
 ) -> list[int]:
-    """Kernels by number as far as their needs allow, those that the flag needs first."""
+    """A topological order of kernels, those that the index flag depends on first."""
     ready: list[tuple[bool, int]] = []
     held: set[int] = set()  # late ones that could run
 
@@ -179,7 +179,7 @@ def _topological(
 
 
 class Precedence:
-    """The transitive order of kernels: which must run before each."""
+    """The transitive dependencies between kernels."""
 
     def __init__(self, sources: Mapping[int, Collection[int]]) -> None:
         """`sources` are the kernels that each one reads from."""
@@ -198,11 +198,11 @@ class Precedence:
                 self._before[current] = before
 
     def comes_before(self, a: int, b: int) -> bool:
-        """True if kernel b needs kernel a, directly or not."""
+        """True if kernel b depends on kernel a, directly or not."""
         return bool(self._before[b] >> a & 1)
 
     def merge(self, a: int, b: int, merged: int) -> None:
-        """Kernels a and b are one from now on."""
+        """Treat kernels a and b as one from now on."""
         before = (self._before.pop(a) | self._before.pop(b)) & ~(1 << a | 1 << b)
         either = 1 << a | 1 << b
         for number, held in self._before.items():

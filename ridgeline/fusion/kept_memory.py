@@ -1,4 +1,4 @@
-"""Kernels that stay apart where memory counts more than time.
+"""Merges to avoid under a memory budget, because the merged kernel would keep more memory live.
 
 A kernel runs again as a whole. So what is kept for long and could be made again in no time, such as
 the transpose of a product's operand, is not made by the kernel of a product; and a product whose
@@ -24,7 +24,7 @@ _CHEAP = 4  # a kernel that takes so much less time than another would be made a
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """The moment at which a program holds most: what is kept across it, and what is made later."""
+    """The memory peak of a program: what is live across it, and what is computed after it."""
 
     kept: frozenset[Node]
     later: frozenset[Node]
@@ -32,7 +32,7 @@ class Crossing:
     def reason_to_part(
         self, a: FusionGroup, b: FusionGroup, leaving: Callable[[Collection[Node]], list[Node]]
     ) -> str:
-        """Why two kernels should not be one; empty where nothing is lost by it."""
+        """Why two kernels should not merge; empty if merging costs no memory."""
         for one, other in ((a, b), (b, a)):
             if not self.later.isdisjoint(one.reads):
                 continue
@@ -46,7 +46,7 @@ class Crossing:
     def _is_cheap_to_repeat(
         self, one: FusionGroup, other: FusionGroup, left: Collection[Node]
     ) -> bool:
-        """True for a kernel of kept values that a product does not have to be computed for."""
+        """True for a kernel of live values that can be repeated without a product."""
         return (
             not self.kept.isdisjoint(left)
             and _multiplies(other) and not _multiplies(one)
@@ -55,7 +55,7 @@ class Crossing:
         )  # fmt: skip
 
     def _would_wait(self, one: FusionGroup, other: FusionGroup, left: Collection[Node]) -> bool:
-        """True for a product that could run early and let go of more than it makes."""
+        """True for a product that could run early and free more than it writes."""
         if not _multiplies(one) or self.later.isdisjoint(other.reads.difference(one.values)):
             return False
         held = sum(map(nbytes, self.kept.intersection(one.reads)))

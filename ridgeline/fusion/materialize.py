@@ -44,10 +44,7 @@ _MOST_SITES = 64  # kernels that need a value; more of them decide nothing
 
 
 def on_host(node: Node) -> bool:
-    """True for library calls: ops without loops, and element types that kernels do not compute in.
-
-    Their NumPy value runs between kernels.
-    """
+    """True for NumPy calls: ops without loops, and element types that kernels do not compute in."""
     if node.op.family in _CALLED and not has_loops(node) and not is_bitcast(node):
         return True
     if node.op.name in scalars.TABLE and not has_code(node.op.name):
@@ -60,12 +57,12 @@ def on_host(node: Node) -> bool:
 
 @lru_cache(maxsize=1024)
 def _needs_host(part: Body) -> bool:
-    """True where a body holds a library call: then Python runs the loop."""
+    """True if a body holds a NumPy call: then Python runs the loop."""
     return any(map(on_host, complex_pairs(part.graph).computed))
 
 
 def _tests_indices(node: Node) -> bool:
-    """True for a loop whose test may read out of range: a flag could not stop it in time."""
+    """True for a loop whose test may index out of range: a flag could not stop it in time."""
     return node.op is WHILE and index_flag(node.attrs.test.graph) is not None
 
 
@@ -76,7 +73,7 @@ def is_apart(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A graph, and those of its nodes whose values are written to memory."""
+    """A graph, and which of its nodes are written to memory."""
 
     graph: Graph  # its outputs are the memory that holds each requested output
     stored: frozenset[Node]
@@ -89,12 +86,12 @@ class Values:
         return self.graph.order
 
     def is_in_memory(self, node: Node) -> bool:
-        """True for what a kernel finds in memory: inputs, and values that are stored."""
+        """True for inputs and stored values."""
         return self.graph.is_input(node) or node in self.stored
 
     @property
     def results(self) -> tuple[Node, ...]:
-        """What holds each requested output."""
+        """The value that holds each output."""
         return self.graph.outputs
 
 
@@ -104,11 +101,11 @@ def choose_values(
     library_views: LibraryViews = lambda node: None,
     late: Late = MappingProxyType({}),
 ) -> Values:
-    """Decide what lies in memory between kernels.
+    """Choose which values are written to memory.
 
-    A contraction where `reads_narrow` holds reads narrow operands as they are, not widened copies.
-    A library call reads its operands through the views that `library_views` gives. What is `late`
-    is a copy of a value for readers that come later than the one given with it.
+    A contraction for which `reads_narrow` holds reads narrow operands directly, not widened copies.
+    A library call reads its operands through the views that `library_views` gives. `late` are
+    copies of values, each for readers that come later than the given one.
     """
     graph = wanted.giving([in_memory(o, wanted) for o in wanted.outputs])
     order, is_input = graph.order, graph.is_input
@@ -162,7 +159,7 @@ def choose_values(
 
 
 def _call_values(node: Node, graph: Graph, views: Sequence[View] | None) -> Iterable[Node]:
-    """What library calls and control flow read and write: it is in memory."""
+    """The values that library calls and control flow read and write, which must be in memory."""
     if len(node.types) == 1:
         yield node
     for base in sources(node, graph, views):
@@ -171,16 +168,16 @@ def _call_values(node: Node, graph: Graph, views: Sequence[View] | None) -> Iter
 
 
 def sources(node: Node, graph: Graph, views: Sequence[View] | None) -> Iterable[Node]:
-    """The memory that each operand of a node without loops is read from."""
+    """The value in memory that each operand of a node without loops is read from."""
     if views is not None:
         return [view.base for view in views]
     return [in_memory(source, graph) for source in node.inputs]
 
 
 def in_memory(node: Node, graph: Graph) -> Node:
-    """The node whose memory holds a value: a reshape of contiguous memory is that memory.
+    """The node in whose memory a value lies: reshapes of contiguous memory share it.
 
-    So are complex numbers and their parts side by side.
+    So do complex numbers and their parts.
     """
     while node.op in (RESHAPE, STOP_GRADIENT, ALIAS) and not graph.is_input(node):
         node = node.inputs[0]
@@ -188,7 +185,7 @@ def in_memory(node: Node, graph: Graph) -> Node:
 
 
 def _operands_in_memory(node: Node, graph: Graph, reads_narrow: bool) -> Iterable[Node]:
-    """Where each operand is read from: below views that are affine, above all else."""
+    """Where each operand is read from: below affine views, above everything else."""
     is_input = graph.is_input
     for operand in node.inputs:
         base = operand
@@ -228,7 +225,7 @@ def _below_views(operand: Node, graph: Graph) -> Iterable[Node]:
 
 
 def _costly_base(repeated: Node, graph: Graph) -> Iterable[Node]:
-    """What a broadcast repeats, where that takes a transcendental function to compute."""
+    """The value that a broadcast repeats, if it takes a transcendental function to compute."""
     base = in_memory(repeated.inputs[0], graph)
     stack, seen = [base], {base}
     while stack:
@@ -245,12 +242,12 @@ def _costly_base(repeated: Node, graph: Graph) -> Iterable[Node]:
 
 
 def _splits(old: Sequence[Size], new: Sequence[Size]) -> bool:
-    """True when a reshape of a view needs divisions to find an element."""
+    """True if finding an element of a reshaped view takes divisions."""
     return any(sum(old[a] != 1 for a in old_run) > 1 for old_run, _ in axis_runs(old, new))
 
 
 def _windows(node: Node, users: Mapping[Node, list[Node]]) -> int:
-    """How often each element is read through parts of the value, or of it with a margin."""
+    """How often each element is read through overlapping parts of the value."""
     readers = [r for u in users[node] for r in (users[u] if u.op is PAD else (u,))]
     return sum(elements(r) for r in readers if r.op is SLICE) // max(elements(node), 1)
 
@@ -278,7 +275,7 @@ def _cheaper_to_store(node: Node, uses: int, graph: Graph) -> bool:
 
 
 def cuts(graph: Graph, stored: Set[Node]) -> Iterable[Node]:
-    """Pointwise values to store as well, so that no kernel computes more than `MOST_NODES`."""
+    """Pointwise values to store so that no kernel computes more than `MOST_NODES`."""
     order, is_input = graph.order, graph.is_input
     if len(order) <= MOST_NODES:
         return

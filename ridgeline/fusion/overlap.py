@@ -1,4 +1,4 @@
-"""Kernels around collectives: what starts one comes as early as it can, what waits as late.
+"""Overlap collectives with kernels: start each as early as possible, wait as late as possible.
 
 Communication goes on between the two, hidden behind the kernels that run meanwhile. Only what
 overwrites the program's inputs comes later still: it may do so when nothing can fail any more.
@@ -24,7 +24,7 @@ def _urgency(group: FusionGroup, overwriting: Set[Node]) -> int:
 def overlapped(
     groups: Sequence[FusionGroup], needs: Mapping[int, frozenset[int]], overwriting: Set[Node]
 ) -> list[FusionGroup]:
-    """The kernels in another order in which each comes after those that it needs."""
+    """The kernels in such an order; each after those that it depends on."""
     urgency = [_urgency(group, overwriting) for group in groups]
     place = {group.number: index for index, group in enumerate(groups)}
     missing = {g.number: set(needs.get(g.number, ())) & place.keys() for g in groups}

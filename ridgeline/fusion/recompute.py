@@ -1,4 +1,4 @@
-"""Rematerialisation: values that their readers compute again instead of reading them from memory.
+"""Rematerialisation: values that are computed again by their readers instead of being stored.
 
 Three decisions by the cost model of `graph/graph.py`, in the order in which a program is made:
 `recomputed` drops values from those to be stored, `copies_for_late_readers` lets the backward pass
@@ -31,11 +31,11 @@ def recomputed(
     users: Mapping[Node, Sequence[Node]],
     stored: Set[Node],
 ) -> set[Node]:
-    """Those of the chosen values, users first, that cost more to store than to compute again.
+    """Those of the chosen values that cost more to store than to recompute.
 
-    Each was stored because its users would else go back to a fold. Seen together, one of a chain
-    serves them all: of a gelu's steps its input is kept for backward, and the rest is computed
-    again.
+    Each was chosen because its readers would otherwise recompute from a reduction. Seen together,
+    one value of a chain may serve them all: of the steps of a GELU only its input is kept for the
+    backward pass. Readers come before what they read.
     """
     dropped: set[Node] = set()
 
@@ -62,7 +62,7 @@ def recomputed(
 def _sites(
     value: Node, users: Mapping[Node, Sequence[Node]], is_kept: Callable[[Node], bool]
 ) -> set[Node] | None:
-    """The stored values computed from this one; None where it would be computed many times over."""
+    """The stored values computed from this one; None if it would be recomputed too many times."""
     found: set[Node] = set()
     seen, stack = {value}, [value]
     while stack:
@@ -94,8 +94,10 @@ _SMALL = 1 / 8  # of a value's bytes: what it is made of may be kept for it alon
 def copies_for_late_readers(
     graph: Graph, values: Values
 ) -> tuple[list[Node], dict[Node, Node]] | None:
-    """What stands for each node when late readers have copies, and the copies, each with the first
-    reader of the value; None without any."""
+    """What replaces each node, and the copies, each with the first reader of its value.
+
+    None if no value is copied.
+    """
     search = _Search(values)
     late = search.run()
     if not late:
@@ -128,7 +130,7 @@ def copies_for_late_readers(
 
 
 def _base(operand: Node, wanted: Callable[[Node], bool]) -> Node:
-    """What a contraction reads in memory: a value that is wanted, below views and widening."""
+    """The value in memory that a contraction reads, if it is wanted, below views and widening."""
     while not wanted(operand) and len(operand.inputs) == 1:
         if operand.op.family != "movement" and not widens(operand):
             break
@@ -137,7 +139,7 @@ def _base(operand: Node, wanted: Callable[[Node], bool]) -> Node:
 
 
 def _multiplies(reader: Node, value: Node) -> bool:
-    """True for a contraction of which a value is an operand."""
+    """True for a contraction with the value as an operand."""
     operands = [_base(i, lambda node: node is value) for i in reader.inputs]
     return reader.op in PRODUCTS and value in operands
 
@@ -175,14 +177,14 @@ class _Search:
         return self.found
 
     def _may_be_copied(self, value: Node) -> bool:
-        """True for what several contractions read, and is no result."""
+        """True for a value that several contractions read and that is no result."""
         if value.op.family != "pointwise" or value not in self.values.stored:
             return False
         several = sum(r.op in PRODUCTS for r in self.readers.get(value, ())) > 1
         return several and value not in self.values.results
 
     def _try(self, value: Node) -> None:
-        """Copy a value for its late readers, where that is cheap and shortens its life."""
+        """Copy a value for its late readers, if that is cheap and shortens its lifetime."""
         readers = self.readers[value]
         late = [r for r in readers if self._is_far(readers[0], r, value)]
         if not late or value in self.pinned or not all(_multiplies(r, value) for r in late):
@@ -197,12 +199,12 @@ class _Search:
             self.pinned.update(large)
 
     def _is_far(self, first: Node, reader: Node, value: Node) -> bool:
-        """True for a reader that can only come long after the first."""
+        """True for a reader that can only run long after the first."""
         follows = bool(self.behind[reader] & self.bits[first])
         return follows and self.written[reader] - self.written[first] > _FAR * nbytes(value)
 
     def _is_kept(self, source: Node, value: Node, first: Node) -> bool:
-        """True for what somebody else reads as late."""
+        """True for a source that some other late reader needs as well."""
         others = [r for r in self.readers[source] if r not in self.found.get(source, ())]
         return any(r is not value and self._is_far(first, r, value) for r in others)
 
@@ -216,7 +218,7 @@ class _Search:
 
 
 def recompute_in_readers(fuser: Fuser) -> None:
-    """Drop values where the kernels that computed and read them take less time without."""
+    """Drop values if the kernels that compute and read them become faster without."""
     pointwise = [v for v in fuser.owner if v.op.family == "pointwise"]
     dropped = [v for v in pointwise if v not in fuser.values.results]
     _forget_unwritten(fuser, dropped)
@@ -226,7 +228,7 @@ def recompute_in_readers(fuser: Fuser) -> None:
 
 
 def _forget_unwritten(fuser: Fuser, values: list[Node]) -> None:
-    """Values inside one kernel are no values of their own any more."""
+    """Drop values that are written and read by one kernel only."""
     gone = {v for v in values if not fuser.readers.get(v, set()) - {fuser.owner[v]}}
     for group in list(fuser.groups.values()):
         if not gone.isdisjoint(group.values):
@@ -277,12 +279,12 @@ def _seconds(groups: list[FusionGroup]) -> float:
 
 
 def _is_product(group: FusionGroup) -> bool:
-    """True for contractions, whose operands lie in memory, and what has no loops."""
+    """True for contractions and for groups without loops, which read operands from memory."""
     return group.lowered is None or group.lowered.anchor is CONTRACT
 
 
 def _moves_less(fuser: Fuser, value: Node, owner: FusionGroup, readers: list[FusionGroup]) -> bool:
-    """A bound that needs no loops: more bytes are no longer moved than then are."""
+    """A bound that needs no loops: dropping the value moves fewer bytes."""
     below = recomputation(value, fuser.values.is_in_memory).sources
     more = sum(nbytes(v) for v in below if v in owner.values and not fuser.leaving((v,)))
     for group in readers:

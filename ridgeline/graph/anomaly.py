@@ -1,4 +1,4 @@
-"""Finding the op that made the first NaN: graphs run node by node, and bad values traced back.
+"""Anomaly detection: run a graph node by node and trace a NaN back to the op that made it.
 
 A NaN inside a graph means nothing by itself: a branch that is not taken may hold one. So the graph
 is computed as usual, with a note of which nodes are bad; where a result is bad, the trace goes
@@ -20,14 +20,14 @@ from ridgeline.scalars import Array
 
 
 class AnomalyError(RidgelineError):
-    """A NaN (or an infinite value, where asked for) in a result, with the op that made it."""
+    """A NaN (or an infinity, if asked for) in a result, with the op that made it."""
 
     code = "RL0603"
 
 
 @dataclass
 class Anomaly:
-    """The mode: what counts as bad, and which pass is running."""
+    """The mode: which values count as bad, and which pass is running."""
 
     infinite: bool = False
     phase: str = "forward"
@@ -58,7 +58,7 @@ class Anomaly:
         return "an infinite value" if self.infinite and np.isinf(value).any() else ""
 
     def _first(self, node: Node) -> Node:
-        """From a bad node down to one whose inputs are all good, or that was computed before."""
+        """The first bad node at or below a bad node: its inputs are good or were given."""
         while True:
             below = next((source for source in node.inputs if self._is_bad(source)), None)
             if below is None:

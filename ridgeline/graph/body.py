@@ -26,12 +26,12 @@ class Body:
 
     @property
     def types(self) -> tuple[TensorType, ...]:
-        """What comes out."""
+        """The types of its outputs."""
         return tuple([output.types[0] for output in self.outputs])
 
     @property
     def graph(self) -> Graph:
-        """The same as a graph."""
+        """The body as a graph."""
         return Graph(self.outputs, self.inputs)
 
     @property
@@ -40,7 +40,7 @@ class Body:
         return topological(self.outputs)
 
     def __repr__(self) -> str:
-        """The whole structure, so that a text key of a graph with bodies is complete."""
+        """The whole structure, so that the key of a graph with bodies is complete."""
         return f"Body{self.key!r}"
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ _bodies: WeakTable[Body] = WeakTable()
 
 
 def body(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
-    """The one body of this structure."""
+    """The unique body of this structure."""
     graph = Graph(outputs, inputs)
     key = structure(graph)
     found = _bodies.get(key)
@@ -72,13 +72,13 @@ def bodies(node: Node) -> tuple[Body, ...]:
 
 
 def with_bodies(attrs: Any, new: Sequence[Body]) -> Any:
-    """The attributes of a control-flow node with other bodies, in the same order."""
+    """The attributes of a control-flow node with new bodies, in the same order."""
     names = [f.name for f in fields(attrs) if isinstance(getattr(attrs, f.name), Body)]
     return replace(attrs, **dict(zip(names, new)))
 
 
 def in_bodies(graph: Graph, changed: Callable[[Body], Body]) -> Graph:
-    """The graph with every body of its control flow changed."""
+    """Apply a function to every body of a graph's control flow."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         held = bodies(current)

@@ -1,4 +1,4 @@
-"""Guards on symbolic sizes: comparisons that were decided by the values that one call has.
+"""Facts: comparisons of symbolic sizes that were decided by the values of one call.
 
 While a function is traced or a graph is compiled with symbolic sizes, every question that the
 bounds leave open is answered by the values at hand and written down. The result stands for all
@@ -32,18 +32,18 @@ class Fact:
     holds: bool
 
     def fits(self, values: Mapping[str, int]) -> bool:
-        """True where it is the same at these values."""
+        """True if the comparison has the same answer at these values."""
         value = evaluate(self.size, values)
         return (value == 0 if self.relation == "==" else value < 0) is self.holds
 
     @property
     def unknowns(self) -> set[str]:
-        """The names of the unknowns that it is about."""
+        """The names of its unknowns."""
         return {unknown.name for unknown in symbols([self.size])}
 
     @property
     def code(self) -> str:
-        """The same as an expression of Python over the unknowns by name."""
+        """The fact as a Python expression over the unknowns."""
         relation = "== 0" if self.relation == "==" else "< 0"
         return f"(({self.size}) {relation}) is {self.holds}"
 
@@ -62,7 +62,7 @@ def _always(**values: int) -> bool:
 
 
 def _compiled(facts: Sequence[Fact]) -> Callable[..., bool]:
-    """One function that says whether all of some facts hold: it is asked in every call."""
+    """One function that checks all facts; it runs in every call."""
     names = [unknown.name for unknown in symbols([fact.size for fact in facts])]
     text = " and ".join(fact.code for fact in facts)
     made: Callable[..., bool] = eval(f"lambda {', '.join([*names, '**others'])}: {text}")
@@ -70,7 +70,7 @@ def _compiled(facts: Sequence[Fact]) -> Callable[..., bool]:
 
 
 class SizeFacts:
-    """The questions that were asked about some sizes, with their answers."""
+    """The questions that were asked about some sizes, and the answers."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self.values = dict(values)
@@ -79,11 +79,11 @@ class SizeFacts:
         self._all_fit: tuple[int, Callable[..., bool]] = 0, _always  # for so many facts
 
     def deciding(self) -> Block:
-        """Answer what is asked in this thread."""
+        """A block in which this object answers the questions of this thread."""
         return deciding(self._decide, self._number, self._at_hand)
 
     def decide_from_now_on(self) -> None:
-        """Answer what is asked in this thread, until the block of `undecided()` ends."""
+        """Answer the questions of this thread until the block `undecided()` ends."""
         decide_from_now_on(self._decide, self._number, self._at_hand)
 
     def broken(self, values: Mapping[str, int]) -> Fact | None:

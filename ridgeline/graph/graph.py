@@ -1,4 +1,4 @@
-"""A graph as a value: what to compute, over what is given. Passes take one and give one.
+"""A graph as a value: outputs to compute over given inputs. Passes map graphs to graphs.
 
 Below it is the cost model of "store or compute again": bytes, and work as the bytes moved in the
 same time. Every such decision is made by it: what a forward pass keeps for the backward one
@@ -28,10 +28,10 @@ _OPERATIONS = {**OPERATIONS, "random_bits": OPERATIONS["philox"]}
 
 
 class Graph:
-    """Values to compute, `outputs`, over values that are given, `inputs`.
+    """Outputs to compute over given inputs.
 
-    What lies below an input does not belong to the graph, also where the input is itself computed
-    from something. An input need not be used, and may be an output.
+    What lies below an input is not part of the graph, even if the input is itself computed from
+    something. An input may be unused, and may be an output.
     """
 
     def __init__(self, outputs: Iterable[Node], inputs: Iterable[Node]) -> None:
@@ -43,7 +43,7 @@ class Graph:
     def below(
         cls, outputs: Iterable[Node], is_input: Callable[[Node], bool] = lambda node: False
     ) -> Graph:
-        """The graph of some outputs; its inputs are the leaves, and the nodes that a test names."""
+        """The graph of some outputs, over leaves and the nodes for which a test holds."""
         wanted = tuple(outputs)
         order = topological(wanted, is_input)
         made = cls(wanted, [node for node in order if node.op is LEAF or is_input(node)])
@@ -52,17 +52,17 @@ class Graph:
 
     @cached_property
     def order(self) -> tuple[Node, ...]:
-        """Every node, inputs before users; inputs that are used are among them."""
+        """All nodes in topological order, including the inputs that are used."""
         return tuple(topological(self.outputs, self.is_input))
 
     @cached_property
     def ops(self) -> frozenset[Op]:
-        """Which ops there are, inputs included: most passes have work for a few of them only."""
+        """The set of ops, including those of inputs: most passes have work for only a few ops."""
         return frozenset([node.op for node in self.order])
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """Which kinds of element types there are, as "float" and "complex"."""
+        """The kinds of its element types, such as "float" and "complex"."""
         return frozenset([made.dtype.kind for node in self.order for made in node.types])
 
     @property
@@ -72,12 +72,12 @@ class Graph:
         return next(made, CPU)
 
     def maker(self, node: Node) -> Node:
-        """The node that computes a value: for one of several results, that of them all."""
+        """The node that computes a value; for one of several results, the node of them all."""
         return node.inputs[0] if node.op is PROJ and node not in self._given else node
 
     @property
     def computed(self) -> list[Node]:
-        """The nodes that are not given, in order."""
+        """The nodes that are not inputs, in order."""
         return [node for node in self.order if node not in self._given]
 
     def uses(self) -> Counter[Node]:
@@ -86,10 +86,7 @@ class Graph:
         return Counter([*read, *self.outputs])
 
     def readers(self) -> dict[Node, list[Node]]:
-        """Who reads each value that is read, once for each operand; of an output also the output.
-
-        Somebody outside reads an output: it stands for him.
-        """
+        """The readers of each value, once for each operand. An output is a reader of itself."""
         found: dict[Node, list[Node]] = {}
         for node in self.computed:
             for operand in node.inputs:
@@ -99,17 +96,17 @@ class Graph:
         return found
 
     def giving(self, outputs: Iterable[Node]) -> Graph:
-        """Other outputs over the same inputs."""
+        """The graph with other outputs."""
         wanted = tuple(outputs)
         return self if wanted == self.outputs else Graph(wanted, self.inputs)
 
     def rebuilt(self, replace: Replace) -> Graph:
-        """The graph bottom up after `replace(node, new operands)`; None keeps a node, over these.
+        """The graph rewritten bottom up by `replace(node, new operands)`; None keeps a node.
 
-        This is the frame of every rewriting pass. `replace` is asked once for each node that is not
-        given, operands first. The node is the old one, for which `uses()` and `readers()` of this
-        graph hold, as they do for `node.inputs`; what it gives is made of the new operands. Where
-        nothing is replaced, this very graph comes back.
+        Every rewriting pass uses this. `replace` is called once for each node that is not an input,
+        operands first. It gets the old node, for which `uses()` and `readers()` of this graph hold,
+        and the new operands, of which its result is made. If nothing changes, the same graph object
+        is returned.
         """
         new: dict[Node, Node] = {}
         for current in self.order:
@@ -126,7 +123,7 @@ class Graph:
         return self.giving([new[output] for output in self.outputs])
 
     def on_fresh_leaves(self) -> Graph:
-        """The same over new leaves, so that keeping it keeps no values alive."""
+        """The same graph over new leaves, so that keeping it keeps no values alive."""
         new: dict[Node, Node] = {}
         for given in self.inputs:
             if given not in new:
@@ -141,7 +138,7 @@ class Graph:
 
 
 def structure(graph: Graph) -> Structure:
-    """A key that is equal for graphs that compute the same of equally typed inputs."""
+    """A key that is equal for graphs that compute the same of inputs of equal types."""
     given = dict.fromkeys(graph.inputs, True)
     order = dict.fromkeys((*given, *graph.order))
     return structure_of(order, given.get, graph.inputs, graph.outputs)
@@ -153,10 +150,10 @@ def structure_of(
     *chosen: Sequence[Node],
     erased: Container[Op] = (),
 ) -> Structure:
-    """Ops, attributes and wiring of nodes in order, and which of them were chosen.
+    """Ops, attributes and wiring of nodes in order, and which of them are roots.
 
-    Of nodes for which `given` has something only types count. Tags, which are `erased` before
-    anything is computed, have numbers that never come again; what they stand for does.
+    For nodes for which `given` holds only the type counts. Tags, which are `erased` before anything
+    is computed, have unique numbers; they are replaced by what they tag.
     """
     number = {node: line for line, node in enumerate(order)}
     at = number.__getitem__
@@ -175,7 +172,7 @@ def structure_of(
 
 
 def substitute(roots: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:
-    """The roots with some nodes replaced by others; what only they used is not visited."""
+    """The roots with some nodes replaced; what only replaced nodes used is not visited."""
     new: dict[Node, Node] = dict(replacements)
     for current in topological(roots, replacements.__contains__):
         if current in new:
@@ -187,7 +184,7 @@ def substitute(roots: Sequence[Node], replacements: Mapping[Node, Node]) -> list
 
 
 def elements(node: Node) -> int:
-    """How many elements a value has; an upper bound where sizes are symbolic."""
+    """The number of elements of a value, or an upper bound if sizes are symbolic."""
     return bounds(product(node.shape))[1]
 
 
@@ -197,14 +194,14 @@ def nbytes(node: Node) -> int:
 
 
 def operations(node: Node) -> int:
-    """Scalar operations that compute a pointwise value from its inputs; of other ops, none."""
+    """Scalar operations to compute a pointwise value from its inputs; 0 for other ops."""
     if node.op.family != "pointwise":
         return 0
     return elements(node) * _OPERATIONS.get(node.op.name, 1)
 
 
 def work_bytes(node: Node) -> float:
-    """The bytes that could be moved while a node is computed from its inputs."""
+    """The cost of a node in bytes: what could be moved in the time of computing it."""
     return operations(node) / OPERATIONS_PER_BYTE
 
 
@@ -228,10 +225,10 @@ def recomputation(
     without: Node | None = None,
     most_work: float = float("inf"),
 ) -> Recomputation:
-    """What it takes to compute a value again, down to what is in memory.
+    """What it takes to compute a value again from what is in memory.
 
-    The path through `without` is left out. Once there is more work than `most_work`, which decides
-    the matter, the rest is not looked at.
+    The path through `without` is ignored. The search stops once there is more work than
+    `most_work`, which decides the matter.
     """
     sources: set[Node] = set()
     work, pointwise = 0.0, True

@@ -17,14 +17,14 @@ from ridgeline.scalars import Array
 
 
 def value_of(node: Node) -> Array:
-    """The array of a node that has a value; not to be written to."""
+    """The array of a node that has a value; it must not be written to."""
     shape = node.shape
     array: Array = node.buffer.array(node.dtype, shape)
     return array
 
 
 def _computed(current: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
-    """The value of one node; where NumPy refuses, an error that says which op and whose line."""
+    """Evaluate one node; an error of NumPy's becomes one that names the op and the user's line."""
     try:
         return current.op.value(current, operands)
     except RidgelineError:
@@ -44,10 +44,10 @@ def evaluate(
     watch: Callable[[Node, Sequence[Array]], None] | None = None,
     order: Sequence[Node] | None = None,
 ) -> list[Array]:
-    """The values of `roots`. `given` supplies leaves (or replaces any node); buffers count too.
+    """The values of `roots`. `given` supplies leaves, or replaces any node.
 
-    `watch` is shown every node that is computed, with its results. `order` are the nodes from what
-    has a value to the roots, where somebody knows them.
+    Nodes with buffers count as given too. `watch` is called with every computed node and its
+    results. `order` is the topological order of the nodes to compute, if the caller knows it.
     """
     known: dict[Node, tuple[Array, ...]] = {}
     if given:

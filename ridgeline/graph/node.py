@@ -51,7 +51,7 @@ class TensorType:
 
 @dataclass(frozen=True, eq=False)
 class Attrs:
-    """Base of the typed attributes of an op, compared by value; ops without any have `NO_ATTRS`."""
+    """Base of the typed attributes of an op, compared by value; `NO_ATTRS` for ops without any."""
 
     __slots__ = ("hashed",)
 
@@ -60,7 +60,7 @@ A = TypeVar("A", bound=Attrs)
 
 
 def hashed_once(kind: type[A]) -> type[A]:
-    """Attributes that many nodes share keep their hash: every node asks for it three times."""
+    """Cache the hash of attributes that many nodes share: making a node asks for it three times."""
     compute = kind.__hash__
 
     def hashed(self: A) -> int:
@@ -206,7 +206,7 @@ class Doubles:
 
 
 class Inside(threading.local):
-    """Whether the calling thread is inside of a call that gradients flow through."""
+    """Whether the calling thread is inside a differentiable call of the package's own."""
 
     tracked = False
 
@@ -222,10 +222,10 @@ MOST_CONSTANT = 64  # nodes that are looked at to find an expression of constant
 
 
 def _known(key: int, op: Op, operands: tuple[Node, ...], attrs: Any) -> Node | None:
-    """The node of these parts, if there is one.
+    """The existing node of these parts, if there is one.
 
-    A constant expression whose value a graph keeps for its backward pass is that graph's own: what
-    others record must not depend on who holds a graph.
+    A constant expression whose value a graph keeps for its backward pass belongs to that graph:
+    what others record must not depend on who holds a graph.
     """
     entry = _table.get(key)
     while entry is not None:
@@ -244,17 +244,17 @@ def _known(key: int, op: Op, operands: tuple[Node, ...], attrs: Any) -> Node | N
 
 
 def _double(found: Node) -> Node:
-    """A node that was found, or another one if it is a tensor's."""
+    """The node that was found, or a copy of it if it belongs to a tensor."""
     return doubles.apart(found, ()) if hasattr(found, "shown") else found
 
 
 def _next_key(key: int) -> int:
-    """Where to look next when another node has the same hash, as -1 and -2 do."""
+    """The key to try next when another node has the same hash, as -1 and -2 do."""
     return hash((key,))
 
 
 def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
-    """The one node that applies `op` to `inputs`; the type rule runs only when it is new."""
+    """The unique node that applies `op` to `inputs`; the type rule runs only if it is new."""
     operands = tuple(inputs)
     key = hash((op, operands, attrs))
     is_new = key not in _table  # as most are: no call is made to find that out
@@ -306,7 +306,7 @@ def _remember(key: int, made: Node) -> None:
 
 @dataclass(slots=True, eq=False)  # not frozen: every result of every program is made with one
 class LeafAttrs:
-    """An input of the graph: its type, in an object that is equal to no other."""
+    """An input of the graph: its type, in an object that equals no other."""
 
     type: TensorType
 
@@ -319,7 +319,7 @@ LEAF = Op("leaf", "leaf", lambda types, attrs: (attrs.type,), _leaf_value)
 
 
 def leaf(type: TensorType) -> Node:
-    """A fresh input of the graph, equal to no other node."""
+    """A new input of a graph, equal to no other node."""
     # equal to no other, so it need not be looked up or remembered
     return _new(LEAF, (), LeafAttrs(type), (type,))
 
@@ -328,12 +328,12 @@ DEVICE: Callable[[Node], str] = attrgetter("type.device")  # of the first output
 
 
 def has_value(node: Node) -> bool:
-    """True where a node was computed already, or was given."""
+    """True if a node was computed already, or is given."""
     return node.buffer is not None
 
 
 def is_constant_expression(node: Node) -> bool:
-    """True for an expression of constants alone, if it is small."""
+    """True for a small expression of constants alone."""
     stack, seen = [node], {node}
     while stack:
         each = stack.pop()
@@ -347,14 +347,14 @@ def is_constant_expression(node: Node) -> bool:
 
 
 def shows_constant(node: Node) -> bool:
-    """True for a value that no input goes into: a constant, or a view of one."""
+    """True for a constant, or a view of one."""
     while node.op.family == "movement" and len(node.inputs) == 1:
         node = node.inputs[0]
     return not node.inputs and node.op is not LEAF
 
 
 def twin(node: Node, inputs: tuple[Node, ...] | None = None) -> Node:
-    """A node of the same parts, or over other inputs, that nobody else finds."""
+    """A node of the same parts, or over other inputs, that is not interned."""
     made = _new(node.op, node.inputs if inputs is None else inputs, node.attrs, node.types)
     made.origins = node.origins
     return made
@@ -375,7 +375,7 @@ PROJ = Op("proj", "movement", _no_infer, lambda node, inputs: (inputs[node.attrs
 
 
 def proj(source: Node, output: int) -> Node:
-    """One output of a node; the node itself when it has only one."""
+    """One output of a node; the node itself if it has only one."""
     if len(source.types) == 1:
         return source
     attrs = ProjAttrs(output)
@@ -394,9 +394,9 @@ _NOTHING_KEPT: dict[int, Any] = {}
 
 
 def keep_output(output: Node) -> None:
-    """Have a computed output of a node live as long as that, though nothing reads it yet.
+    """Keep a computed output of a node alive as long as another, although nothing reads it yet.
 
-    So it is with what only the backward pass reads: an attention's sums of exponentials.
+    The backward pass may read it, such as the sums of exponentials of an attention.
     """
     source = output.inputs[0]
     if not hasattr(source, "kept"):
@@ -405,7 +405,7 @@ def keep_output(output: Node) -> None:
 
 
 def over(current: Node, inputs: tuple[Node, ...]) -> Node:
-    """A node's op and attributes over other inputs; of equal types they need no type rule."""
+    """The node's op and attributes over other inputs; if types are equal, no type rule runs."""
     if inputs == current.inputs:
         return current
     if current.op is PROJ:
@@ -426,9 +426,9 @@ def topological(
     stop: Callable[[Node], bool] = lambda n: False,
     follow: Callable[[Node, Node], bool] | None = None,
 ) -> list[Node]:
-    """Every node below `roots`, inputs before users; below a node where `stop` holds, none.
+    """Every node below `roots` in topological order; `stop` cuts the walk below a node.
 
-    With `follow`, inputs count for which `follow(node, input)` holds.
+    With `follow`, only inputs count for which `follow(node, input)` holds.
     """
     order: list[Node] = []
     seen: set[Node] = set()
@@ -454,5 +454,5 @@ def topological(
 
 
 def outputs_of(node: Node) -> list[Node]:
-    """The values a node produces, one node each."""
+    """The outputs of a node, as one node each."""
     return [proj(node, i) for i in range(len(node.types))]

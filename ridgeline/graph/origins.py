@@ -1,4 +1,4 @@
-"""Where nodes were made: the user's line and the module that was running.
+"""Source locations of nodes: the user's line and the module that was running.
 
 An origin holds a code object and an instruction offset, which cost almost nothing to collect; the
 file, line and source text are looked up only when somebody prints them. A node may have several
@@ -43,7 +43,7 @@ _inside: dict[str, bool] = {}  # is a file part of the package; code objects are
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A place in the user's program, ready to be shown."""
+    """A location in the user's program, ready to be shown."""
 
     file: str
     line: int
@@ -61,7 +61,7 @@ class Origin:
 
 
 def short_path(file: str) -> str:
-    """A path relative to the working directory where that is shorter."""
+    """A path relative to the working directory if that is shorter."""
     try:
         relative = os.path.relpath(file)
     except (ValueError, OSError):  # another drive, or a working directory that is gone
@@ -79,7 +79,7 @@ def is_inside(file: str) -> bool:
 
 
 def user_line() -> str:
-    """The file and line of user code that is running now; empty where there is none."""
+    """The file and line of the user's code that is running now; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_inside(frame.f_code.co_filename):
         frame = frame.f_back
@@ -87,7 +87,7 @@ def user_line() -> str:
 
 
 def here(depth: int = 2) -> Mark | None:
-    """The mark of the line of user code that is running now."""
+    """A mark for the line of user code that is running now."""
     if running.replayed is not None:
         return running.replayed
     frame: FrameType | None = sys._getframe(depth)
@@ -104,7 +104,7 @@ def here(depth: int = 2) -> Mark | None:
 
 
 def stamp(node: Node, mark: Mark | None) -> None:
-    """Give `mark` to a node that was just recorded, and to the new nodes below it."""
+    """Attach `mark` to a node that was just recorded, and to the new nodes below it."""
     if mark is None:
         return
     if node.origins:
@@ -123,7 +123,7 @@ def stamp(node: Node, mark: Mark | None) -> None:
 
 
 def inherit(node: Node, marks: tuple[Mark, ...]) -> None:
-    """Give new nodes made by a rewrite or a gradient rule the origins of what they stand for."""
+    """Give new nodes, made by a rewrite or a gradient rule, the origins of what they replace."""
     stack = [node] if marks else []  # without a mark, nothing would show that a node was visited
     while stack:
         current = stack.pop()
@@ -156,7 +156,7 @@ def describe(node: Node) -> str:
 
 
 def lines_of(nodes: Iterable[Node]) -> list[Origin]:
-    """The distinct places where some nodes were made, in order of first sight."""
+    """The distinct locations where some nodes were made, in order of first occurrence."""
     seen: dict[Origin, None] = {}
     for node in nodes:
         for origin in origins_of(node):

@@ -1,4 +1,4 @@
-"""Devices in the graph: explicit copies, and bringing the operands of a node to one device.
+"""Device placement: explicit copies, and how the operands of a node come to one device.
 
 A node computes on the device of its operands. What has no operands (literals, ramps) can be made
 anywhere, so where it meets values of another device it is made there. A value without axes is
@@ -73,7 +73,7 @@ def transfer(source: Node, device: str) -> Node:
 
 
 def placed(source: Node, device: str) -> Node:
-    """A value on a device: made there if nothing but numbers goes into it, copied otherwise."""
+    """A value on a device: recomputed there if it depends on literals alone, copied otherwise."""
     if source.type.device == device:
         return source
     order = _free(source)
@@ -81,10 +81,10 @@ def placed(source: Node, device: str) -> Node:
 
 
 def _free(source: Node) -> list[Node] | None:
-    """The nodes of an expression over literals, ramps and values without axes; None for others.
+    """The nodes of an expression over literals, ramps and scalars; None for other expressions.
 
-    It is made of literals as far as possible. What else has no axes may come from anything, and
-    need not be computed yet.
+    It is expanded down to literals where possible. A scalar may come from anything and need not be
+    computed yet.
     """
     order = topological([source], _is_given)
     if _makes_all(order, _is_given):
@@ -94,7 +94,7 @@ def _free(source: Node) -> list[Node] | None:
 
 
 def _makes_all(order: Sequence[Node], stop: Callable[[Node], bool]) -> bool:
-    """True where the nodes of an expression, up to where it begins, can be made anywhere."""
+    """True if the nodes of an expression can be made on any device."""
     if len(order) > _SMALL:
         return False
     for current in order:
@@ -108,14 +108,14 @@ def _makes_all(order: Sequence[Node], stop: Callable[[Node], bool]) -> bool:
 
 
 def _is_number(current: Node) -> bool:
-    """True for a value without axes, computed or not, and for all else that is given."""
+    """True for a scalar, computed or not, and for every other input."""
     return (len(current.types) == 1 and not current.shape) or _is_given(current)
 
 
 def _is_given(current: Node) -> bool:
     """True for a value that cannot be made anew: it was computed, and not from literals alone.
 
-    A literal's node is one for all who use it, so it may have been computed for somebody else.
+    Everyone who uses a literal shares its node, so it may have been computed for somebody else.
     """
     if current.buffer is None:
         return False
@@ -135,7 +135,7 @@ def _names_device(current: Node) -> bool:
 
 
 def _made_on(order: Sequence[Node], device: str) -> Node:
-    """The last of some free nodes, on another device."""
+    """The last of some free nodes, made on another device."""
     new: dict[Node, Node] = {}
     for current in order:
         attrs = current.attrs
@@ -155,7 +155,7 @@ def _made_on(order: Sequence[Node], device: str) -> Node:
 
 
 def together(name: str, operands: Sequence[Node]) -> list[Node]:
-    """Operands on one device: what is free to move from the host goes to the others."""
+    """Operands on one device: free ones on the host move to the device of the others."""
     homes = {n.type.device for n in operands if n.type.device != "cpu" or _free(n) is None}
     meshes = [home for home in homes if is_mesh(home)]
     if len(meshes) == 1:  # what is not on the mesh is the same on all ranks, and whole

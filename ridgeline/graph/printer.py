@@ -33,7 +33,7 @@ def _short(value: Any) -> str:
 
 
 def numbered(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, int]]:
-    """All nodes below `roots` in order, and the number each is printed under."""
+    """All nodes below `roots` in order, and the number under which each is printed."""
     order = topological(roots)
     return order, {node: number for number, node in enumerate(order)}
 

@@ -1,4 +1,4 @@
-"""Sizes: ints, or symbolic expressions over named unknowns with known bounds.
+"""Sizes: ints, or symbolic expressions over unknowns with known bounds.
 
 An expression is a polynomial with integer coefficients over atoms; an atom is a `Sym` or a
 `//`, `%`, `min` or `max` of two expressions. The polynomial form is canonical, so equal sizes
@@ -32,7 +32,7 @@ _NAMES = {"//": "floordiv", "%": "mod", "min": "min", "max": "max"}  # as scalar
 
 
 class _Deciding(threading.local):
-    """Who says whether `size relation 0` holds: one for each thread."""
+    """Who decides whether `size relation 0` holds; one for each thread."""
 
     decide: Callable[[Relation, SizeExpr], bool] | None = None
     at_hand: Callable[[SizeExpr], int] | None = None
@@ -47,12 +47,12 @@ def deciding(
     number: Callable[[SizeExpr], int],
     at_hand: Callable[[SizeExpr], int],
 ) -> Block:
-    """Put to these functions what bounds leave open, in this thread."""
+    """A block in which these functions decide, for this thread, what bounds leave open."""
     return Switch(_deciding, decide=decide, number=number, at_hand=at_hand)
 
 
 def undecided() -> Block:
-    """Inside, this thread may take up deciding with `decide_from_now_on`."""
+    """A block in which this thread may begin to decide with `decide_from_now_on`."""
     now = _deciding
     return Switch(now, decide=now.decide, number=now.number, at_hand=now.at_hand)
 
@@ -62,12 +62,12 @@ def decide_from_now_on(
     number: Callable[[SizeExpr], int],
     at_hand: Callable[[SizeExpr], int],
 ) -> None:
-    """Put to these functions what bounds leave open, until the block around this ends."""
+    """Let these functions decide what bounds leave open, until the block around this ends."""
     _deciding.decide, _deciding.number, _deciding.at_hand = decide, number, at_hand
 
 
 def remembered(function: F) -> F:
-    """A function of sizes that keeps its last results; what is being decided is asked anew."""
+    """Cache the last results of a function of sizes; questions about sizes are asked again."""
     kept = lru_cache(maxsize=4096)(function)
 
     @wraps(function)
@@ -92,7 +92,7 @@ class Sym:
 
 @dataclass(frozen=True, slots=True)
 class Quasi:
-    """An operation the polynomial form cannot absorb."""
+    """An operation that the polynomial form cannot express."""
 
     kind: Literal["//", "%", "min", "max"]
     left: Polynomial[Atom]
@@ -112,7 +112,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _with_numbers(name: str, reflected: bool = False) -> Callable[[F], F]:
-    """An operator of sizes: with floats, NumPy's numbers and the like it is that of ints."""
+    """An operator of sizes that, with floats and NumPy's numbers, works as that of ints."""
     plain = getattr(operator, name)
 
     def wrap(method: F) -> F:
@@ -132,7 +132,7 @@ def _with_numbers(name: str, reflected: bool = False) -> Callable[[F], F]:
 
 @dataclass(frozen=True, slots=True)
 class SizeExpr:
-    """A polynomial over unknowns that is not constant; terms are sorted, the short ones first."""
+    """A polynomial over unknowns that is not constant; terms are sorted, short ones first."""
 
     form: Polynomial[Atom]
     __array_ufunc__ = None  # arrays and numbers of NumPy leave operators to those below
@@ -272,7 +272,7 @@ Size: TypeAlias = int | SizeExpr
 
 
 def _of_bits(function: Callable[[Any, Any], Any], swapped: bool) -> Callable[[SizeExpr, Any], Any]:
-    """An operator on the bits of a size, which is the number that it is now."""
+    """A bitwise operator on a size, which uses the size's present value."""
 
     def method(self: SizeExpr, other: Any) -> Any:
         if not isinstance(other, Number | np.ndarray | SizeExpr):
@@ -291,7 +291,7 @@ for _name in ("lshift", "rshift", "and", "or", "xor"):
 
 
 def symbol(name: str, lo: int = 1, hi: int = 2**31 - 1, multiple_of: int = 1) -> SizeExpr:
-    """A size known only by its bounds."""
+    """An unknown size, known only by its bounds."""
     return SizeExpr(Polynomial.of(Sym(name, lo, hi, multiple_of)))
 
 
@@ -314,13 +314,13 @@ def _text(form: Polynomial[Atom]) -> str:
 
 
 def _operand(form: Polynomial[Atom]) -> str:
-    """A form as a side of `//` or `%`: facts are evaluated as Python's text."""
+    """A form as an operand of `//` or `%`: facts are evaluated as Python text."""
     text = _text(form)
     return f"({text})" if " " in text or "*" in text else text
 
 
 def _holds(relation: Relation, size: Size) -> bool:
-    """Whether `size relation 0`: by bounds, or as it is decided."""
+    """Whether `size relation 0`: by bounds, or by decision."""
     low, high = bounds(size)
     if relation == "<" and (high < 0 or low >= 0):
         return high < 0
@@ -335,10 +335,10 @@ def _holds(relation: Relation, size: Size) -> bool:
 
 
 def meet(left: Size, right: Size) -> bool:
-    """True for two sizes that are equal; for whoever does no harm by taking them for different.
+    """Whether two sizes are known to be equal, for callers to whom a false negative does no harm.
 
-    Sizes of different form that differ in the values at hand are different, and no fact is made of
-    it: what was decided then holds where they happen to be equal as well.
+    Sizes of different form are different even if their present values agree, and no fact is
+    recorded: the result then also holds where they happen to be equal.
     """
     if isinstance(left, int) and isinstance(right, int):
         return left == right
@@ -351,7 +351,7 @@ def meet(left: Size, right: Size) -> bool:
 
 
 def shapes_meet(left: Sequence[Size], right: Sequence[Size]) -> bool:
-    """The same of two shapes."""
+    """`meet` for two shapes."""
     return len(left) == len(right) and all(map(meet, left, right))
 
 
@@ -393,12 +393,12 @@ def _multiple(monomial: tuple[Atom, ...]) -> int:
 
 
 def minimum(left: Size, right: Size) -> Size:
-    """The smaller of two sizes, decided where the bounds decide it."""
+    """The smaller of two sizes; a `min` expression if bounds do not decide."""
     return _quasi("min", left, right)
 
 
 def maximum(left: Size, right: Size) -> Size:
-    """The larger of two sizes, decided where the bounds decide it."""
+    """The larger of two sizes; a `max` expression if bounds do not decide."""
     return _quasi("max", left, right)
 
 
@@ -411,7 +411,7 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def bounds(size: Size) -> tuple[int, int]:
-    """Inclusive bounds that hold for every admissible value of the unknowns."""
+    """Inclusive bounds that hold for all admissible values of the unknowns."""
     if isinstance(size, int):
         return size, size
     low, high = size.form.interval(_atom_bounds)
@@ -425,7 +425,7 @@ def _atom_bounds(atom: Atom) -> Interval:
 
 
 def never_shrinks(size: Size) -> bool:
-    """True for a size that is not smaller where an unknown is larger, as far as can be told."""
+    """True if the size is known to be monotonic in its unknowns."""
     return isinstance(size, int) or _grows(size.form)
 
 
@@ -443,7 +443,7 @@ def _atom_grows(atom: Atom) -> bool:
 
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
-    """The value of a size when its unknowns have these values."""
+    """The value of a size at given values of its unknowns."""
     return size if isinstance(size, int) else int(size.form.at(partial(_atom_value, values)))
 
 
@@ -455,7 +455,7 @@ def _atom_value(values: Mapping[str, int], atom: Atom) -> Size:
 
 
 def symbols(sizes: Iterable[Size]) -> list[Sym]:
-    """The unknowns in some sizes, in order of name."""
+    """The unknowns in some sizes, sorted by name."""
     found: set[Sym] = set()
     stack = [size.form for size in sizes if isinstance(size, SizeExpr)]
     while stack:

@@ -1,4 +1,4 @@
-"""Batch a graph: what it computes, for every element along a new leading axis of its inputs.
+"""Batch a graph: compute it for every element along a new leading axis of its inputs.
 
 %1 = sum axes=[0] %0      over a batch of %0      becomes      %3 = sum axes=[1] %2
 
@@ -18,20 +18,20 @@ from ridgeline.graph.sizes import Size
 
 
 class Batched(NamedTuple):
-    """What stands for a node: its outputs, and whether they have the new axis."""
+    """What replaces a node in the batched graph: its outputs, and which have the new axis."""
 
     outputs: Sequence[Node]
     has_axis: bool
 
 
 class BatchingError(RidgelineError, NotImplementedError):
-    """Something that cannot be done for all elements of a batch at once."""
+    """Raised for what cannot be done for all elements of a batch at once."""
 
     code = "RL0403"
 
 
 class Batching:
-    """One batch: its size, and what is known of the nodes below it so far.
+    """One batch: its size, and the nodes batched so far.
 
     `inside` gives the context in which code that a user wrote for one element runs again.
     """
@@ -52,7 +52,7 @@ class Batching:
         return made
 
     def run(self, roots: Sequence[Node]) -> list[tuple[Node, bool]]:
-        """What stands for some nodes with one output, and whether it has the new axis."""
+        """The batched form of some nodes with one output, and whether it has the new axis."""
         known = self._known
         for current in topological(roots, lambda n: n in known or n.buffer is not None):
             if current not in known:

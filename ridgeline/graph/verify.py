@@ -1,4 +1,4 @@
-"""What every graph is, as checks: run after each pass of the compiler with `config.verify`.
+"""The verifier of graphs: run after every pass with `config.verify`.
 
 A graph is right when each of these holds. The first that does not is the message.
 """
@@ -17,19 +17,19 @@ _sound: WeakSet[Node] = WeakSet()  # nodes are immutable, so each is looked at o
 
 
 class VerifyError(RidgelineError):
-    """What a pass of the compiler gave breaks a rule that all graphs and programs keep."""
+    """The result of a pass breaks a rule that all graphs and programs keep."""
 
     code = "RL0503"
 
 
 def require(holds: bool, rule: str, *about: object) -> None:
-    """Raise where a rule does not hold."""
+    """Raise if a rule does not hold."""
     if not holds:
         raise VerifyError(f"{rule}: {', '.join(map(str, about))}" if about else rule)
 
 
 def verify_graph(graph: Graph) -> None:
-    """Raise where a graph breaks a rule."""
+    """Raise if a graph breaks a rule."""
     for output in graph.outputs:
         require(len(output.types) == 1, "an output is one value", output)
     seen: set[Node] = set()
@@ -44,9 +44,9 @@ def verify_graph(graph: Graph) -> None:
 
 
 def verify_step(before: Graph, after: Graph) -> None:
-    """Raise where a pass changed what it must keep: inputs, and the types of outputs.
+    """Raise if a pass changed what it must keep: inputs, and the types of outputs.
 
-    Inputs and outputs may be added behind those that were there.
+    It may append inputs and outputs.
     """
     kept = after.inputs[: len(before.inputs)]
     require(kept == before.inputs, "a pass keeps the inputs", kept, before.inputs)

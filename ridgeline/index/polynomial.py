@@ -27,17 +27,17 @@ class Affine(Generic[A]):
 
     @property
     def strides(self) -> dict[A, int]:
-        """What a step of each variable adds."""
+        """The coefficient of each variable."""
         return dict(self.terms)
 
     @property
     def plain(self) -> A | None:
-        """The variable, when the map is just that."""
+        """The variable, if the map is just that."""
         single = len(self.terms) == 1 and self.terms[0][1] == 1 and self.offset == 0
         return self.terms[0][0] if single else None
 
     def interval(self, bounds: Callable[[A], Interval]) -> Interval:
-        """Bounds from those of the variables; they are reached where variables are independent."""
+        """Bounds from those of the variables; tight if the variables are independent."""
         low: float = self.offset
         high: float = self.offset
         for variable, stride in self.terms:
@@ -48,7 +48,7 @@ class Affine(Generic[A]):
         return low, high
 
     def tells_apart(self, extents: Mapping[A, float]) -> bool:
-        """True when different values of these variables give different indices, as digits do."""
+        """True if distinct values of these variables give distinct indices, as digits do."""
         reach = 0.0
         for stride, extent in sorted((abs(c), extents[v]) for v, c in self.terms if v in extents):
             if stride <= reach:
@@ -69,7 +69,7 @@ class Polynomial(Generic[A]):
 
     @classmethod
     def of(cls, atom: A) -> Polynomial[A]:
-        """An atom by itself."""
+        """The polynomial that is one atom."""
         return cls({(atom,): 1})
 
     def plus(self, other: Polynomial[A], scale: Number = 1) -> Polynomial[A]:
@@ -141,7 +141,7 @@ class Polynomial(Generic[A]):
 
     @property
     def atoms(self) -> frozenset[A]:
-        """What it is made of."""
+        """The atoms that occur in it."""
         return frozenset(atom for monomial in self.terms for atom in monomial)
 
     def where(self, keep: Callable[[tuple[A, ...], Number], bool]) -> Polynomial[A]:
@@ -202,12 +202,12 @@ class Polynomial(Generic[A]):
         return low, high
 
     def affine(self) -> Affine[A] | None:
-        """As a map of its atoms, if every monomial is one of them."""
+        """As an affine map of its atoms, if every monomial is a single atom."""
         terms = [(monomial[0], c) for monomial, c in self.terms.items() if len(monomial) == 1]
         return Affine(tuple(terms), self.constant) if len(terms) == len(self.terms) else None
 
     def summed(self, atom: A, extent: Polynomial[A]) -> Polynomial[A]:
-        """The sum for the atom from 0 to extent - 1."""
+        """The sum over the atom from 0 to extent - 1."""
         total = extent.scaled(self.constant)
         for monomial, c in self.terms.items():
             rest = tuple(other for other in monomial if other != atom)

@@ -1,1 +1,1 @@
-"""Memory budgets: kernels that run again where their results are due, so that less is kept."""
+"""Memory budgets: kernels run again close to their readers, so that fewer results are kept."""

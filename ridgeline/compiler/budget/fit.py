@@ -1,4 +1,4 @@
-"""The pass that keeps a budget: kernels run again until what a call holds is within it.
+"""The pass that keeps a memory budget: kernels run again until a call holds no more than it.
 
 The program is a timeline (`timeline.py`); the points on the way to less memory (`frontier.py`) are
 made into programs again and laid out, and the first that fits is taken. What is laid out is what a
@@ -34,7 +34,7 @@ _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A way to run a program: the bytes that a call holds, and the seconds reckoned for it."""
+    """A way to run a program: the bytes that a call holds, and its predicted seconds."""
 
     nbytes: int
     seconds: float
@@ -48,7 +48,7 @@ def fit(
     merge_again: MergeAgain | None = None,
     sizes: Mapping[str, int] = _NO_SIZES,
 ) -> Stages:
-    """The program as it is or with kernels that run again, such that a call keeps the budget."""
+    """The program as it is, or with kernels that run again so that a call keeps the budget."""
     fixed = lay_out(stages)
     if fixed.total <= to.budget:
         return stages
@@ -88,10 +88,10 @@ class _Way(NamedTuple):
 def _ways(
     stages: Stages, to: Compilation, merge_again: MergeAgain | None, sizes: Mapping[str, int]
 ) -> Iterator[_Way]:
-    """The program as it is, in a better order, and then with runs that come again.
+    """The program as it is, in a better order, and then with recomputation.
 
-    From there on kernels are merged with an eye on what is kept; where they cannot be merged once
-    more, those that are there run again.
+    From there on kernels are merged with the memory peak in view; where they cannot be merged
+    again, those that exist are rerun.
     """
     form = _Form(replace(stages, tight=True), to.roofline, sizes)
     yield _Way(form, form.timeline)
@@ -105,7 +105,7 @@ def _ways(
 
 
 def _too_small(found: Sequence[_Way], budget: int, lay_out: LayOut) -> MemoryBudgetError:
-    """What to say where no way fits: the least that one of them takes."""
+    """The error if nothing fits: it names the least budget that would."""
     best: HeldBytes | None = None
     at = found[0]
     for way in sorted(found, key=lambda way: way.timeline.peak):
@@ -130,7 +130,7 @@ def _too_small(found: Sequence[_Way], budget: int, lay_out: LayOut) -> MemoryBud
 
 
 class _Form:
-    """A program as a timeline, and back."""
+    """Converts a program to a timeline and back."""
 
     def __init__(self, stages: Stages, roofline: Roofline, sizes: Mapping[str, int]) -> None:
         self._stages, self._sizes = stages, sizes
@@ -162,7 +162,7 @@ class _Form:
         return Timeline(costs, tuple(runs), tuple(sizes), tuple(range(len(sizes))))
 
     def _overlays(self, lasting: Set[Node]) -> list[list[tuple[int, int]]]:
-        """For each kernel, values that it may write over others, as places of a run's pieces."""
+        """For each kernel, which of its pieces may be written over which."""
         compiled = {kernel.group.number: kernel for kernel in self._stages.kernels}
         known: dict[str, list[tuple[int, int]]] = {}  # layers that repeat share kernels
         found: list[list[tuple[int, int]]] = []
@@ -186,7 +186,7 @@ class _Form:
         return found
 
     def _order(self) -> list[set[int]]:
-        """The kernels that must come before each: also what may still fail, before an overwrite."""
+        """The kernels that must run before each, also those that may fail before an overwrite."""
         stages, groups = self._stages, self._stages.fusion.groups
         place = {group.number: kernel for kernel, group in enumerate(groups)}
         needs = _needs(groups, stages)
@@ -203,14 +203,14 @@ class _Form:
         return found
 
     def _may_repeat(self, group: FusionGroup) -> bool:
-        """False for calls of NumPy, and for what lies over an input."""
+        """False for NumPy calls, and for kernels that overwrite an input."""
         on_host = group.apart is not None and group.apart not in self._stages.inner
         if on_host and group.views is None:
             return False
         return self._stages.in_place.keys().isdisjoint(written(group))
 
     def stages(self, timeline: Timeline) -> Stages:
-        """The program with the runs of a timeline."""
+        """The program that runs as a timeline says."""
         stages = self._stages
         groups = stages.fusion.groups
         compiled = {kernel.group.number: kernel for kernel in stages.kernels}
@@ -240,7 +240,7 @@ class _Form:
         return replace(stages, fusion=fusion, kernels=tuple(kernels))
 
     def _values(self, timeline: Timeline) -> list[Node]:
-        """The node for each piece: that of the program, or a name for a copy."""
+        """The node of each piece: that of the program, or a new one for a copy."""
         found = list(self._pieces)
         for shown in timeline.copies[len(found) :]:
             copy = tag(self._pieces[shown])
@@ -249,7 +249,7 @@ class _Form:
         return found
 
     def crossing(self, timeline: Timeline) -> Crossing:
-        """What is kept across the fullest moment, and what is made behind it."""
+        """What is live across the memory peak, and what is computed after it."""
         at, kept, later = timeline.fullest, set[Node](), set[Node]()
         for piece, (first, last) in timeline.lives.items():
             value = self._pieces[timeline.copies[piece]]
@@ -260,7 +260,7 @@ class _Form:
         return Crossing(frozenset(kept), frozenset(later))
 
     def largest(self, timeline: Timeline) -> list[str]:
-        """The lines whose values hold most memory where most is in use."""
+        """The source lines whose values hold most memory at the peak."""
         at, held = timeline.fullest, dict[str, int]()
         for piece, (first, last) in timeline.lives.items():
             if first <= at <= last and timeline.sizes[piece]:
@@ -271,7 +271,7 @@ class _Form:
 
 
 def _over(group: FusionGroup, number: int, shown: Mapping[Node, Node]) -> FusionGroup:
-    """The same kernel over other memory."""
+    """The same kernel over other buffers."""
 
     def renamed(values: Sequence[Node]) -> tuple[Node, ...]:
         return tuple([shown.get(value, value) for value in values])
@@ -288,7 +288,7 @@ def _over(group: FusionGroup, number: int, shown: Mapping[Node, Node]) -> Fusion
 
 
 def _needs(order: Sequence[FusionGroup], stages: Stages) -> dict[int, frozenset[int]]:
-    """The kernels that must have run before each: those whose values it reads, or overwrites."""
+    """The kernels that must have run before each: those whose values it reads or overwrites."""
     writer = {value: group.number for group in order for value in written(group)}
     readers: dict[Node, set[int]] = {}
     for group in order:
@@ -306,7 +306,7 @@ def _needs(order: Sequence[FusionGroup], stages: Stages) -> dict[int, frozenset[
 
 
 def _seconds(group: FusionGroup, stages: Stages, roofline: Roofline) -> float:
-    """The time of a kernel by the roofline, from exact counts."""
+    """Predicted time of a kernel: its exact counts under the roofline."""
     if group.apart is None:
         return group.seconds
     called = group.views is not None

@@ -1,4 +1,4 @@
-"""Less memory for more time: which runs come again, one choice after the other.
+"""Trade time for memory: choose which kernels to run again, one choice after the other.
 
 Where most memory is in use, every piece that is kept for later costs its bytes, and every run that
 makes some of them again costs its time. At a price of bytes in seconds the cheapest choice for all
@@ -26,7 +26,7 @@ _NEAR = 1.05  # the price of a part of a choice may be so much above that of the
 
 
 def points(timeline: Timeline) -> Iterator[Timeline]:
-    """The program as it is, in a better order, and then with ever less memory."""
+    """The program as it is, in a better order, and then with less and less memory."""
     yield timeline
     sooner = timeline.sooner()
     if sooner.peak < timeline.peak:
@@ -45,7 +45,7 @@ def points(timeline: Timeline) -> Iterator[Timeline]:
 
 
 def _relieved(timeline: Timeline, chunk: int) -> Timeline | None:
-    """The same with less memory in use where most is; None where nothing is left to do."""
+    """The timeline with a lower memory peak; None if nothing is left to do."""
     banned: set[int] = set()  # kernels that would read what is overwritten by then
     while True:
         choice = _Cut(timeline, banned).cheapest(chunk)
@@ -58,7 +58,7 @@ def _relieved(timeline: Timeline, chunk: int) -> Timeline | None:
 
 
 class _Choice(NamedTuple):
-    """Runs that come again: what that costs, and the bytes that are no longer kept."""
+    """A set of runs to repeat: its cost in time, and the bytes that it frees."""
 
     again: frozenset[int]
     seconds: float
@@ -70,7 +70,7 @@ class _Choice(NamedTuple):
 
 
 class _Cut:
-    """Keep or run again, for all that is alive during the fullest run of a program."""
+    """Keep or recompute, for everything that is live at the memory peak."""
 
     def __init__(self, timeline: Timeline, banned: Set[int]) -> None:
         self._timeline, self._at = timeline, timeline.fullest
@@ -82,7 +82,7 @@ class _Cut:
         self._runs = self._reach()
 
     def cheapest(self, chunk: int) -> frozenset[int] | None:
-        """The runs that save most bytes for their time; about as many bytes as asked for."""
+        """The repeats with the best ratio of bytes to time, for about as many bytes as asked."""
         best: _Choice | None = None
         price = self._timeline.seconds  # of one byte: all runs may come again
         while True:
@@ -95,13 +95,13 @@ class _Cut:
         return None if best is None else self._first_part(best, chunk)
 
     def _has_choice(self, piece: int) -> bool:
-        """True for what was made before, and need not be there."""
+        """True for a piece that was written earlier and need not be kept."""
         timeline = self._timeline
         before = timeline.writer.get(piece, self._at) < self._at
         return before and timeline.sizes[piece] > 0 and piece not in self._here
 
     def _reach(self) -> list[int]:
-        """The runs that could come again for what is needed, in order."""
+        """The runs that could be repeated for what is needed later, in order."""
         timeline = self._timeline
         found: set[int] = set()
         stack = list(self._needed)
@@ -113,7 +113,7 @@ class _Cut:
         return sorted(found)
 
     def _cost(self, step: int) -> float:
-        """Seconds of running again; nothing for what need not run before."""
+        """Seconds to repeat a run; zero for one that would only be delayed."""
         run = self._timeline.runs[step]
         first = self._early.isdisjoint(run.writes) and all(
             self._timeline.sizes[piece] for piece in run.writes
@@ -121,7 +121,7 @@ class _Cut:
         return 0.0 if first else self._timeline.costs.seconds[run.kernel]
 
     def _solved(self, price: float) -> frozenset[int]:
-        """The runs that come again where a byte kept costs so many seconds."""
+        """The runs to repeat at a price, in seconds for a byte that is kept."""
         timeline, network = self._timeline, FlowNetwork()
         runs = {step: network.vertex() for step in self._runs}
         pieces: dict[int, int] = {}
@@ -147,7 +147,7 @@ class _Cut:
         return frozenset(step for step, vertex in runs.items() if vertex not in before)
 
     def _judged(self, again: frozenset[int]) -> _Choice:
-        """What a choice costs and saves."""
+        """The cost and gain of a choice."""
         timeline = self._timeline
         kept = {p for p in self._needed if timeline.writer[p] not in again}
         for step in again:
@@ -158,7 +158,7 @@ class _Cut:
         return _Choice(again, sum(map(self._cost, again)), saved)
 
     def _first_part(self, whole: _Choice, chunk: int) -> frozenset[int]:
-        """The first runs of a choice, which are due last, if they are about as cheap alone."""
+        """The runs of a choice that are needed last, if they alone are about as cheap."""
         order = sorted(whole.again)
         most = whole.price * _NEAR
         for count in range(1, len(order)):

@@ -1,4 +1,4 @@
-"""A program as runs of kernels over pieces of memory: what is alive when, and runs that come again.
+"""A program as a sequence of kernel runs over buffers: what is live when, and reruns.
 
 Kernels, values and pieces of memory are numbers here. A value that is not kept is written a second
 time, into a piece of its own, by a second run of the kernel that made it: the same code over the
@@ -15,7 +15,7 @@ from functools import cached_property
 
 @dataclass(frozen=True, slots=True)
 class KernelRun:
-    """A kernel at work: which one, and the pieces that it reads and writes, in its order."""
+    """One run of a kernel: which one, and the pieces that it reads and writes, in its order."""
 
     kernel: int
     reads: tuple[int, ...]
@@ -24,10 +24,10 @@ class KernelRun:
 
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
-    """What is known of kernels and pieces, however often they run.
+    """Facts about kernels and pieces that hold however often they run.
 
-    `overwrites` has, for pieces that a program is given, the kernel that puts a result over them:
-    nothing reads such a piece behind it.
+    `overwrites` has, for pieces that are inputs, the kernel that overwrites them: nothing may read
+    such a piece after it.
     """
 
     seconds: Sequence[float]  # by kernel
@@ -40,7 +40,7 @@ class KernelCosts:
 
 
 class Overwritten(Exception):
-    """A kernel would run again after what it reads was overwritten."""
+    """Raised if a kernel would run again after its operand was overwritten."""
 
     def __init__(self, kernel: int) -> None:
         super().__init__(kernel)
@@ -49,7 +49,7 @@ class Overwritten(Exception):
 
 @dataclass(frozen=True)
 class Timeline:
-    """Runs in order. Of a piece that is there all the time (given, or a result) the size is 0."""
+    """Runs in order. A piece that exists all the time (an input or a result) has size 0."""
 
     costs: KernelCosts
     runs: tuple[KernelRun, ...]
@@ -63,7 +63,7 @@ class Timeline:
 
     @cached_property
     def repeats(self) -> int:
-        """How many runs come again."""
+        """How many runs are repetitions."""
         return len(self.runs) - len({run.kernel for run in self.runs})
 
     @cached_property
@@ -89,7 +89,7 @@ class Timeline:
         return found
 
     def _shared(self, step: int) -> int:
-        """Bytes that a run writes over what it is the last to read."""
+        """Bytes that a run writes over operands that it is the last to read."""
         run, saved, taken = self.runs[step], 0, set[int]()
         overlays = self.costs.overlays
         for place, source in overlays[run.kernel] if overlays else ():
@@ -107,7 +107,7 @@ class Timeline:
 
     @cached_property
     def fullest(self) -> int:
-        """The run during which most is in use."""
+        """The run at the memory peak."""
         return self.alive.index(self.peak) if self.runs else 0
 
     @cached_property
@@ -116,10 +116,10 @@ class Timeline:
         return {piece: step for step, run in enumerate(self.runs) for piece in run.writes}
 
     def sooner(self) -> Timeline:
-        """The same runs, those first that leave least memory in use; each kernel runs once.
+        """The same runs, reordered greedily so that least memory is live; each kernel once.
 
-        A program's own order leaves work that nothing waits for to the end, as the gradients by
-        weights, and with it all that this work reads.
+        A program's own order leaves to the end what nothing waits for, such as gradients of
+        weights, and keeps everything that this work reads.
         """
         readers = Counter(piece for run in self.runs for piece in set(run.reads))
         waiting = {run.kernel: set(self.costs.needs[run.kernel]) for run in self.runs}
@@ -151,10 +151,10 @@ class Timeline:
         return replace(self, runs=tuple(order))
 
     def without(self, at: int, again: Set[int]) -> Timeline:
-        """The same with nothing kept across a run of what the runs `again`, before it, have made.
+        """The timeline in which nothing that the runs `again` made is kept across run `at`.
 
-        They come a second time when somebody behind needs them. Those whose results nobody reads
-        up to there come then for the first time.
+        They are repeated when a later run needs them. Those whose results nobody reads before `at`
+        are only delayed.
         """
         early = {piece for run in self.runs[: at + 1] for piece in run.reads}
         moved = {
@@ -171,7 +171,7 @@ class Timeline:
 
 
 class _Later:
-    """Runs behind a point, each after those that have to come again for it."""
+    """The runs after a point, each preceded by the repetitions that it needs."""
 
     def __init__(self, timeline: Timeline, again: Set[int], before: list[KernelRun]) -> None:
         self._old, self._again, self.runs = timeline, again, before
@@ -180,7 +180,7 @@ class _Later:
         self._ran = {run.kernel for run in before}
 
     def add(self, kernel: int, reads: Sequence[int], writes: Sequence[int]) -> None:
-        """One more run, and before it what it needs."""
+        """Append a run, and before it the repetitions that it needs."""
         for piece in reads:
             self._provide(piece)
         reads = tuple([self._now.get(piece, piece) for piece in reads])
@@ -191,7 +191,7 @@ class _Later:
         self.runs.append(KernelRun(kernel, reads, tuple(writes)))
 
     def _provide(self, piece: int) -> None:
-        """Have a piece made again, with all that it is made of, if it is not kept."""
+        """Recompute a piece, and everything that it depends on, if it is not kept."""
         stack = [piece]
         while stack:
             current = stack[-1]
@@ -213,7 +213,7 @@ class _Later:
         return step in self._again and piece not in self._now and self._old.sizes[piece] > 0
 
     def _copy(self, piece: int) -> int:
-        """A new piece like another one; of a result, too, which nobody reads."""
+        """A new piece of the same kind; a copy of a result is a temporary."""
         shown = self.copies[piece]
         self.sizes.append(self._old.costs.nbytes[shown])
         self.copies.append(shown)

@@ -1,1 +1,1 @@
-"""Graph passes, one a file: each takes nodes and gives nodes."""
+"""Graph passes, by subject: each is a function from a graph to a graph."""

@@ -1,4 +1,4 @@
-"""A whole backward pass as one node, written out by the ops' rules where a program is made of it.
+"""A deferred backward pass: one node, expanded by the ops' rules when it is compiled.
 
 A training loop records the same step again and again, and the program for it exists from the
 second time on: then nobody needs the nodes of its backward pass. `awaited` says whether a pass can
@@ -26,7 +26,7 @@ _PLAIN = ("pointwise", "movement", "reduce", "contract", "gather")  # rules that
 
 @dataclass(frozen=True, slots=True)
 class GradientsAttrs(Attrs):
-    """How many of the inputs are outputs of the graph; so many cotangents follow, then targets."""
+    """How many inputs are outputs of the graph; as many cotangents follow, then the targets."""
 
     outputs: int
 
@@ -48,10 +48,10 @@ _passed: WeakSet[Node] = WeakSet()
 def awaited(
     order: Sequence[Node], outputs: Sequence[Node], targets: Sequence[Node], active: Set[Node]
 ) -> dict[Node, tuple[Mark, ...]] | None:
-    """The targets that have a gradient, and where the ops that read them were made.
+    """The targets that have a gradient, and the origins of the ops that read them.
 
     `order` is all that cotangents of `outputs` may reach, and `active` what leads to targets. None
-    where the pass cannot wait.
+    if the pass cannot be deferred.
     """
     wanted = set(targets)
     origins: dict[Node, tuple[Mark, ...]] = dict.fromkeys(wanted.intersection(outputs), ())
@@ -74,7 +74,7 @@ def gradients(
     cotangents: Sequence[Node],
     targets: Mapping[Node, tuple[Mark, ...]],
 ) -> dict[Node, Node]:
-    """The cotangents of targets that outputs depend on, by target, as results of one node."""
+    """The gradients of those targets that outputs depend on, by target, as results of one node."""
     made = node(GRADIENTS, (*outputs, *cotangents, *targets), GradientsAttrs(len(outputs)))
     waiting.add(made)
     found = {target: proj(made, index) for index, target in enumerate(targets)}
@@ -84,17 +84,17 @@ def gradients(
 
 
 def to_write_out() -> bool:
-    """True where recorded work may hold nodes that stand for many."""
+    """True if recorded work may contain deferred backward passes or calls."""
     return bool(waiting or calls)
 
 
 def written_out(roots: Sequence[Node], whole: bool = True) -> list[Node]:
-    """The roots with every backward pass as the nodes that the rules give, and calls inlined.
+    """The roots with every backward pass expanded by the ops' rules, and calls inlined.
 
-    A pass may stand in the forward pass of another one, such as in new values of parameters. Where
-    nothing of the latter is computed, its rules run over what is written out. Where it is not
-    `whole` values lead on to the nodes that were recorded, so rules run over these, and what is
-    below them is written out after that.
+    A pass may be part of the forward pass of another one, such as in new values of parameters. If
+    nothing of the latter is computed yet, its rules run over the expanded nodes. Otherwise (not
+    `whole`) values are attached to the nodes that were recorded, so rules run over these, and what
+    is below is expanded afterwards.
     """
     graph = Graph.below(roots, has_value)
     while True:
@@ -105,7 +105,7 @@ def written_out(roots: Sequence[Node], whole: bool = True) -> list[Node]:
 
 
 def _once(graph: Graph, whole: bool) -> Sequence[Node]:
-    """The outputs of a graph with its passes written out."""
+    """The outputs of a graph with its backward passes expanded."""
     parts: dict[Node, list[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -127,10 +127,10 @@ def _once(graph: Graph, whole: bool) -> Sequence[Node]:
 
 
 def is_whole(order: Sequence[Node]) -> bool:
-    """True where the passes in a graph to be computed find nothing computed of their forward pass.
+    """True if no backward pass in the graph has part of its forward pass computed already.
 
-    All that wait may find that from now on, those in the graph too: of their gradients only some
-    may be computed with it, such as the one that a hook reads.
+    From then on all deferred passes may find computed values, also those in this graph: of their
+    gradients only some may be computed with it, such as the one that a hook reads.
     """
     whole = not any(current.op is GRADIENTS and current in _passed for current in order)
     for current in list(waiting):

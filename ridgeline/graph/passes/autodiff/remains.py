@@ -1,4 +1,4 @@
-"""A freed autograd graph: what a second backward pass can still use after one without retain_graph.
+"""What a second backward pass can still use of a graph after one without retain_graph.
 
 Where a rule reads values of the forward pass, the way ends: these are let go. Other ways stay open
 for another pass: those through rules that need no value, of which a copy without any is kept, and
@@ -16,7 +16,7 @@ from ridgeline.ops.differentiate import ends, sources
 
 
 class Remains(NamedTuple):
-    """What is left below a node, as a copy without values, and of the ways to variables."""
+    """What is left below a node: a copy without values, and the paths to variables."""
 
     copy: Node
     lost: int  # the bits of variables to which some way is closed
@@ -26,10 +26,10 @@ class Remains(NamedTuple):
 def remains_below(
     nodes: Collection[Node], passed: Set[Node], reach: Mapping[Node, int]
 ) -> tuple[dict[Node, Remains], set[Node]]:
-    """What a pass through the nodes `passed` leaves below some nodes, and where ways are closed.
+    """What a pass through the nodes `passed` leaves below some nodes.
 
-    `reach` has, for every node that leads to variables, the bits of these. Leaves stand in the
-    copies for what is closed. Of the nodes asked for, those from which nothing is are no copies.
+    `reach` has, for every node that leads to variables, the bits of these. Leaves replace closed
+    paths in the copies. A node that reaches no variable has no copy.
     """
     closed: set[Node] = set()
 
@@ -58,7 +58,7 @@ def remains_below(
 
 
 def _copied(current: Node, found: Mapping[Node, Remains]) -> Remains:
-    """A node through which any number of passes can go, over what is left of its inputs."""
+    """A node that can be differentiated any number of times, over what is left of its inputs."""
     lost = left = 0
     inputs: list[Node] = []
     for source in current.inputs:

@@ -1,4 +1,4 @@
-"""Recompute or store: what a forward pass keeps for the backward one, by a minimum cut.
+"""What the forward pass stores for the backward pass, and what is recomputed: a minimum cut.
 
 A value that the backward pass needs is read from memory or computed again from others. Keeping a
 value costs the bytes written and read, reading one that is in memory anyway its bytes, computing
@@ -21,7 +21,7 @@ UNLIMITED = 1 << 60
 
 
 class FlowNetwork:
-    """Vertices joined by edges of integer capacity; vertex 0 is the source, 1 the sink."""
+    """A flow network with integer capacities; vertex 0 is the source, 1 the sink."""
 
     def __init__(self) -> None:
         self._edges: list[list[int]] = [[], []]  # numbers of the edges that leave each vertex
@@ -34,14 +34,14 @@ class FlowNetwork:
         return len(self._edges) - 1
 
     def edge(self, start: int, end: int, capacity: int) -> None:
-        """Join two vertices."""
+        """Add an edge."""
         for a, b, room in ((start, end, capacity), (end, start, 0)):
             self._edges[a].append(len(self._ends))
             self._ends.append(b)
             self._left.append(room)
 
     def source_side(self) -> set[int]:
-        """The vertices that the source still reaches once no more can flow: one side of the cut."""
+        """The vertices on the source's side of a minimum cut."""
         while True:
             level = self._levels()
             if 1 not in level:
@@ -60,7 +60,7 @@ class FlowNetwork:
         return level
 
     def _fill(self, level: dict[int, int]) -> None:
-        """Send flow along shortest ways until every one of them is full somewhere."""
+        """Augment along shortest paths until all are blocked."""
         untried = {vertex: iter(self._edges[vertex]) for vertex in level}
         way: list[int] = []
         vertex = 0
@@ -94,9 +94,9 @@ class FlowNetwork:
 def cheapest_to_keep(
     needed: Sequence[Node], is_known: Callable[[Node], bool], is_fixed: Callable[[Node], bool]
 ) -> list[Node]:
-    """The values to read in order to have all `needed` ones.
+    """The cheapest values to store so that all `needed` ones can be had.
 
-    Known values are in memory anyway; fixed ones are never computed again.
+    `is_known` values are in memory anyway; `is_fixed` ones are never recomputed.
     """
     network = FlowNetwork()
     entry: dict[Node, int] = {}
@@ -127,7 +127,7 @@ def cheapest_to_keep(
 
 
 def _value_from(node: Node) -> Sequence[Node]:
-    """The operands that a value is computed from; others of what is erased are for derivatives."""
+    """The operands that a value is computed from, without those that only derivatives read."""
     if node.op is CUSTOM:
         return node.inputs[: node.attrs.outputs]
     return node.inputs[:1] if node.op in ERASED else node.inputs

@@ -1,4 +1,4 @@
-"""What a backward pass reads of the forward pass: kept for it, and let go when it is the last one.
+"""The forward values that a backward pass reads: saved for it, freed by the last pass.
 
 A second pass over the same graph is possible where no rule reads such a value: the graph of
 `(x + 1).sum()` can be gone through any number of times, that of `(x * y).sum()` once.
@@ -15,7 +15,7 @@ from ridgeline.ops.tracking import CUSTOM, written_over
 
 
 def reads_values(current: Node) -> bool:
-    """True where a node's rule needs more than the cotangent and constants."""
+    """True if a node's gradient rule reads more than the cotangent and constants."""
     op, inputs = current.op, current.inputs
     if op.family == "movement":
         return op is CUSTOM and bool(current.attrs.rule.reads(current))
@@ -29,7 +29,7 @@ def reads_values(current: Node) -> bool:
 
 
 def depends_on_data(nodes: Iterable[Node]) -> bool:
-    """True where data goes into one of the nodes; a single number does not count as data."""
+    """True if one of the nodes depends on data; a single number does not count as data."""
     stack = list(nodes)
     seen = set(stack)
     while stack:
@@ -50,7 +50,7 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
 
     Every rule is run once with a placeholder for the cotangent, to see which forward nodes it
     refers to. Elementwise work may be repeated inside the kernels of the backward pass instead of
-    being kept; a minimum cut decides.
+    being stored; a minimum cut decides.
     """
     # below a value that exists already, an earlier flush kept what is needed
     order = topological(roots, lambda n: n.buffer is not None)
@@ -82,7 +82,7 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
 
 
 def _differentiated(roots: Sequence[Node]) -> set[Node]:
-    """What derivatives go through: how values with a rule of their own were made is not."""
+    """The nodes that derivatives go through, without the inside of values with a custom rule."""
     reached = topological(
         roots, lambda n: n.buffer is not None or ends(n), lambda n, i: i in sources(n)
     )
@@ -93,14 +93,14 @@ _REPEATED = ("pointwise", "movement")
 
 
 def _is_fixed(node: Node) -> bool:
-    """True for what is not computed again in the backward pass."""
+    """True for a value that is never recomputed in the backward pass."""
     if written_over(node) is not node:  # what is left of the graph there has no values
         return True
     return node.op is PROJ or node.op.family not in _REPEATED
 
 
 def _gradient_of(current: Node) -> list[Node]:
-    """What one node's rule gives for a placeholder; a user's own rule is not run for this."""
+    """What one node's rule gives for a placeholder; a user's rule is not run for this."""
     if current.op is CUSTOM:
         return list(current.attrs.rule.reads(current))
     placeholder: list[Node | None] = [

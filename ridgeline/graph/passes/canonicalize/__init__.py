@@ -1,1 +1,1 @@
-"""Local rewrites of the graph, applied until none fits: algebra, casts, constants, movement."""
+"""Local rewrites, applied until none fits: algebra, casts, constants, movement."""

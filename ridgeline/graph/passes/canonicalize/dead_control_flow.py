@@ -1,4 +1,4 @@
-"""Drop what nobody reads from control flow: results, carried values, inputs.
+"""Dead code elimination in control flow: results, carried values and inputs nobody reads.
 
 %2 = loop %0, %1 [body=(c, x) -> (c + x, c * x)]     where only the first result is read, becomes
 %2 = loop %0, %1 [body=(c, x) -> (c + x)]
@@ -18,7 +18,7 @@ from ridgeline.ops.control.repeat import WHILE
 
 
 def prune(graph: Graph) -> Graph:
-    """The same outputs over control flow that computes what is read, and no more."""
+    """The graph with control flow that computes only what is read."""
     read: dict[Node, set[int]] = {}
     for current in graph.computed:
         if current.op is PROJ:
@@ -39,13 +39,13 @@ def prune(graph: Graph) -> Graph:
 
 
 def _reached(step: Body, outputs: Iterable[int]) -> set[int]:
-    """Which inputs some outputs of a body depend on."""
+    """The inputs of a body that some of its outputs depend on."""
     below = set(topological([step.outputs[index] for index in outputs]))
     return {index for index, i in enumerate(step.inputs) if i in below}
 
 
 def _closed(step: Body, wanted: set[int], carried: int, also: set[int]) -> set[int]:
-    """The outputs that wanted ones need, through what is carried; `also` are inputs in use."""
+    """The outputs that wanted ones need, through carried values; `also` are inputs in use."""
     needed = set(wanted)
     while True:
         inputs = _reached(step, needed) | also

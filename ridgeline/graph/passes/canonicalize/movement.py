@@ -1,4 +1,4 @@
-"""Movement cancellation: chains of reshape, permute, slice, pad, broadcast and concat made short.
+"""Simplify chains of movement ops: reshape, permute, slice, pad, broadcast, concat.
 
 %1 = permute %0 [order=(1, 0)]       becomes   %0
 %2 = permute %1 [order=(1, 0)]
@@ -89,7 +89,7 @@ def _slice(node: Node) -> Node | None:
 
 
 def _slice_of_pad(node: Node, inner: Node) -> Node | None:
-    """A slice that takes no padding reads the source."""
+    """A slice without padding reads the source of the pad."""
     source, attrs = inner.inputs[0], node.attrs
     if any(inner.attrs.interior) or 0 in attrs.sizes:
         return None
@@ -143,7 +143,7 @@ def _pad(node: Node) -> Node | None:
 
 
 def _concat(node: Node) -> Node | None:
-    """Neighbouring slices of one tensor, joined again, are one slice of it."""
+    """A concatenation of neighbouring slices of one tensor is one slice."""
     axis, parts = node.attrs.axis, list(node.inputs)
     kept = [p for p in parts if p.shape[axis] != 0]
     joined: list[Node] = []
@@ -179,7 +179,7 @@ _MOVES: dict[Op, Callable[[Node], Node | None]] = {
 
 
 def simplify_moves(node: Node) -> Node | None:
-    """A movement of less, or of something nearer to memory."""
+    """Move less, or read from a node nearer to memory."""
     rule = _MOVES.get(node.op)
     return rule(node) if rule is not None else None
 
@@ -198,14 +198,14 @@ _ADD = ROWS["add"]
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """Parts at places along an axis; zeros lie between them."""
+    """Parts at offsets along an axis, with zeros between them."""
 
     axis: int
     parts: dict[int, Node]
 
 
 def join_parts(node: Node) -> Node | None:
-    """A sum of two spread values whose parts do not overlap, as one of them."""
+    """A sum of two spread values whose parts do not overlap, as one spread value."""
     if node.op is not _ADD or node.dtype.kind not in ("float", "int", "uint"):
         return None
     left, right = map(_spread, node.inputs)
@@ -228,7 +228,7 @@ def join_parts(node: Node) -> Node | None:
 
 
 def _spread(node: Node) -> _Spread | None:
-    """What a padded value or a join consists of, where zeros are part of it."""
+    """The parts of a padded value or a concatenation that contains zeros."""
     if not all(isinstance(size, int) for size in node.shape):
         return None
     if node.op is PAD:
@@ -252,7 +252,7 @@ def _spread(node: Node) -> _Spread | None:
 
 
 def _is_zero(number: Any) -> bool:
-    """True for 0, and not for -0, which leaves a trace where it is added."""
+    """True for 0 but not for -0, which changes what it is added to."""
     return number is not None and number == 0 and math.copysign(1, number) > 0
 
 

@@ -1,4 +1,4 @@
-"""Simplification: every local rule, applied bottom up in one walk until none fits.
+"""The simplifier: all local rules, applied bottom up in one walk until none fits.
 
 Dead code needs no rule: a walk from the results does not reach it. Common subexpressions need
 none either: equal nodes are one node, also when a rewrite makes them equal.
@@ -38,7 +38,7 @@ _IDEMPOTENT = ("max", "min", "any", "all")  # folding equal values gives that va
 
 
 def fold(node: Node) -> Node | None:
-    """The constant that a node always is."""
+    """The constant that a node always equals."""
     if node.op is IOTA:
         return full_like(node, 0) if node.shape[node.attrs.axis] == 1 else None
     if node.op is CONSTANT or not node.inputs:
@@ -149,7 +149,7 @@ def _select(node: Node) -> Node | None:
 
 
 def _compare(holds: bool) -> Rule:
-    """A comparison of a value with itself; NaN differs from itself, so of whole numbers only."""
+    """A comparison of a value with itself; for integers only, since NaN differs from itself."""
 
     def rule(node: Node) -> Node | None:
         a, b = node.inputs
@@ -166,7 +166,7 @@ ALGEBRA: dict[str, Rule] = {
 
 
 def simplify_algebra(node: Node) -> Node | None:
-    """A simpler node of the same value."""
+    """Apply the algebraic identities of a node's op."""
     rule = ALGEBRA.get(node.op.name)
     return rule(node) if rule is not None and node.op.family == "pointwise" else None
 
@@ -177,7 +177,7 @@ def simplify_algebra(node: Node) -> Node | None:
 
 
 def simplify_casts(node: Node) -> Node | None:
-    """Of two casts in a row the first goes where it loses nothing."""
+    """Drop the first of two casts if it loses nothing."""
     if node.op is not CAST:
         return None
     inner = node.inputs[0]
@@ -189,7 +189,7 @@ def simplify_casts(node: Node) -> Node | None:
 
 @lru_cache(maxsize=256)
 def holds_all(wide: DType, narrow: DType) -> bool:
-    """True where every value of `narrow` is one of `wide`: nothing is rounded or clipped."""
+    """True if every value of `narrow` is a value of `wide`: nothing is rounded or clipped."""
     if wide is narrow or narrow.kind == "bool":
         return True
     if wide.kind == "complex" or narrow.kind == "complex" or wide.kind == "bool":
@@ -225,7 +225,7 @@ def simplified(current: Node) -> Node:
 
 
 def simplify(graph: Graph) -> Graph:
-    """The graph with every node simplified. Rules look below a node, so inputs are to be leaves."""
+    """The graph with every node simplified. Rules look below nodes, so inputs must be leaves."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is PROJ or len(current.types) != 1:

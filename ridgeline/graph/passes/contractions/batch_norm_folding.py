@@ -36,7 +36,7 @@ class _Channels:
 
 
 def fold_batch_norms(graph: Graph, is_steady: Test) -> Graph:
-    """The graph with normalisation by steady statistics inside the weights."""
+    """The graph with normalisation by constant statistics folded into weights."""
     uses = graph.uses()
     known: dict[Node, _Channels] = {}
     continued: set[Node] = set()
@@ -73,7 +73,7 @@ def fold_batch_norms(graph: Graph, is_steady: Test) -> Graph:
 
 
 def _extended(node: Node, before: Node, other: Node, chain: _Channels | None) -> _Channels | None:
-    """The chain with one more step: another scale, or a shift."""
+    """The chain with one more step: a scale or a shift."""
     found = _per_channel(other)
     if found is None or (chain is not None and chain.axis != found[0]):
         return None
@@ -94,7 +94,7 @@ def _extended(node: Node, before: Node, other: Node, chain: _Channels | None) ->
 
 
 def _per_channel(node: Node) -> tuple[int, Node] | None:
-    """The axis along which alone a broadcast value varies, and its numbers."""
+    """The only axis along which a broadcast value varies, and its numbers."""
     if node.op is not BROADCAST:
         return None
     source = node.inputs[0]
@@ -106,7 +106,7 @@ def _per_channel(node: Node) -> tuple[int, Node] | None:
 
 
 def _weights(chain: _Channels, graph: Graph, is_steady: Test) -> int | None:
-    """Which operand of the contraction the scale can go into, if it should."""
+    """The operand of the contraction that should absorb the scale, if any."""
     node, scale = chain.contraction, chain.scale
     if scale is None or node.dtype not in (dtypes.float32, dtypes.float64):
         return None
@@ -122,7 +122,7 @@ def _weights(chain: _Channels, graph: Graph, is_steady: Test) -> int | None:
 
 
 def _dimension(maps: Sequence[AxisMap], number: int) -> int | None:
-    """The dimension of an operand that an iteration axis is the index of."""
+    """The dimension of an operand whose index is an iteration axis."""
     used = [d for d, m in enumerate(maps) if any(n == number for n, _ in m.terms)]
     return used[0] if len(used) == 1 and maps[used[0]].plain == number else None
 

@@ -1,4 +1,4 @@
-"""Contractions that compute no more than is used of them.
+"""Shrink contractions to the part of their result that is used.
 
 %2 = contract %0, %1 : float32[8, 64, 58, 58]                becomes a contraction of 56 by 56
 %3 = slice %2 [starts=(0, 0, 1, 1), sizes=(8, 64, 56, 56)]
@@ -23,7 +23,7 @@ from ridgeline.ops.strides import axis_runs
 
 
 def narrow_windows(graph: Graph) -> Graph:
-    """The graph with contractions of which a part is used computing that part."""
+    """The graph with contractions that compute only the part that is used."""
     if not _has_padded(graph):
         return graph
     uses = graph.uses()
@@ -44,7 +44,7 @@ def narrow_windows(graph: Graph) -> Graph:
 
 
 def fit_windows(graph: Graph) -> Graph:
-    """The graph with no contraction reading more padding than its indices reach."""
+    """The graph without padding that no index of a contraction reaches."""
     if not _has_padded(graph):
         return graph
 
@@ -60,7 +60,7 @@ def _has_padded(graph: Graph) -> bool:
 
 
 def _before_reshape(cut: SliceAttrs, whole: Node, seen: Node) -> SliceAttrs | None:
-    """The same part of a value before a reshape that leaves the axes alone which are cut."""
+    """A slice of a reshaped value as a slice before the reshape, if it keeps the cut axes."""
     rank = len(whole.shape)
     starts: list[Size] = [0] * rank
     sizes, steps = list(whole.shape), [1] * rank
@@ -78,7 +78,7 @@ def _before_reshape(cut: SliceAttrs, whole: Node, seen: Node) -> SliceAttrs | No
 
 
 def narrowed(cut: SliceAttrs, whole: Node) -> Node:
-    """A part of a contraction as a contraction."""
+    """A slice of a contraction as a contraction."""
     attrs = whole.attrs
     extents = list(attrs.extents)
     shifts: dict[int, Shift] = {}

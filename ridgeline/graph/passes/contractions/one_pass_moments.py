@@ -1,4 +1,4 @@
-"""Means and variances in one reading of memory, and sums that are known to vanish.
+"""Means and variances in one reading of memory, and sums that are known to be zero.
 
 %s = sum x                       becomes   %k = the first element of each row
 %m = %s / n                                %t = sum (x - %k),  %s = %t + n * %k
@@ -36,7 +36,7 @@ _ADD, _SUB, _MUL, _DIV, _NEG = (ROWS[name] for name in ("add", "sub", "mul", "di
 
 
 def one_reading(graph: Graph) -> Graph:
-    """The graph with means and variances of widened values read once."""
+    """The graph with means and variances of widened values computed in one reading."""
     sums = [n for n in graph.computed if n.op is REDUCE and _is_column_sum(n)]
     about = variance_sums(sums).items()
     squares = {n: s for n, s in about if _is_widened(squared_deviation(n.inputs[0]))}
@@ -65,7 +65,7 @@ def one_reading(graph: Graph) -> Graph:
 
 
 def _without_factors(value: Node, axes: tuple[int, ...]) -> Node | None:
-    """A sum of products with those factors behind it that are the same for the whole sum."""
+    """A sum of products with the factors that are constant over the sum pulled out."""
     varying: list[Node] = []
     constant: list[tuple[Op, Node]] = []
     stack = [value]
@@ -102,13 +102,13 @@ def _row_of(repeated: Node, like: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _is_column_sum(fold: Node) -> bool:
-    """True for sums over a batch; a row of a layer's own is held on the chip and read once."""
+    """True for sums over a batch; a layer norm's row is kept on chip and read once anyway."""
     folded, rank = fold.attrs.axes, len(fold.inputs[0].shape)
     return fold.attrs.monoid == "sum" and 0 in folded and len(folded) < rank
 
 
 def variance_sums(folds: Sequence[Node]) -> dict[Node, Node]:
-    """Of folds the sums of squared deviations from a mean, each with the sum of that mean."""
+    """Among reductions the sums of squared deviations, each with the sum of its mean."""
     found: dict[Node, Node] = {}
     for fold in folds:
         square = fold.inputs[0]
@@ -122,7 +122,7 @@ def variance_sums(folds: Sequence[Node]) -> dict[Node, Node]:
 
 
 def squared_deviation(square: Node) -> Node:
-    """The values of which a square is that of their deviations from the mean."""
+    """The values whose squared deviation from the mean this is."""
     values: Node = square.inputs[0].inputs[0]
     return values
 
@@ -134,7 +134,7 @@ def _is_widened(value: Node) -> bool:
 
 
 def _centre(deviation: Node, axes: tuple[int, ...]) -> Node | None:
-    """The sum along `axes` of the same values whose mean is subtracted, if it is."""
+    """The sum along `axes` of the values whose own mean is subtracted here, if it is."""
     if deviation.op is not _SUB or deviation.inputs[1].op is not BROADCAST:
         return None
     value, repeated = deviation.inputs
@@ -151,7 +151,7 @@ def _centre(deviation: Node, axes: tuple[int, ...]) -> Node | None:
 
 
 def _is_count(divisor: Node, fold: Node) -> bool:
-    """True for the number of elements that each number of a fold is made of."""
+    """True for the number of elements that a reduction combines into one."""
     counted = product([fold.inputs[0].shape[a] for a in fold.attrs.axes])
     if isinstance(counted, int):
         return number_in(divisor) == counted
@@ -167,7 +167,7 @@ def _is_constant(value: Node, axes: tuple[int, ...]) -> bool:
 
 
 def _is_deviation(value: Node, axes: tuple[int, ...]) -> bool:
-    """True for deviations from the mean along `axes`, times what does not vary along them."""
+    """True for deviations from the mean along `axes`, times a factor constant along them."""
     if value.op is _SUB and _centre(value, axes) is not None:
         return True
     if value.op is _NEG:
@@ -183,7 +183,7 @@ def _is_deviation(value: Node, axes: tuple[int, ...]) -> bool:
 
 
 def _count(fold: Node) -> int:
-    """How many elements one number of a fold is made of; 0 where that is not known."""
+    """The number of elements that a reduction combines into one; 0 if unknown."""
     counted = product([fold.inputs[0].shape[a] for a in fold.attrs.axes])
     return counted if isinstance(counted, int) else 0
 
@@ -197,6 +197,6 @@ def first_of_rows(value: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _shifted(value: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
-    """The first element of every row, and the values less that."""
+    """The first element of every row, and the values minus that."""
     first = first_of_rows(value, axes)
     return first, value - broadcast(first, value.shape, kept_axes(len(value.shape), axes))

@@ -1,4 +1,4 @@
-"""Contractions over padded operands: the padding cut to what is read, and no zeros in between.
+"""Contractions over padded and dilated operands without reading the zeros.
 
 The gradient of a convolution of stride s by its input reads an output gradient spread out by s.
 Of every s neighbouring results each meets other weights, and only one in s of them: each such
@@ -33,7 +33,7 @@ class SpreadIndex:
 
 
 def read_from(maps: Sequence[AxisMap], shifts: Mapping[int, Shift]) -> tuple[AxisMap, ...]:
-    """Index maps over axes that begin elsewhere and take other steps."""
+    """Index maps over axes that start elsewhere and take other steps."""
     made = []
     for index_map in maps:
         offset = index_map.offset
@@ -47,7 +47,7 @@ def read_from(maps: Sequence[AxisMap], shifts: Mapping[int, Shift]) -> tuple[Axi
 
 
 def over_less(left: Node, right: Node, attrs: ContractAttrs) -> Node:
-    """A contraction that reads no padding but what its indices reach, and none in between."""
+    """A contraction that reads no padding but what its indices reach, and no inserted zeros."""
     operands, maps = [left, right], [attrs.left, attrs.right]
     for which in (0, 1):
         if not _is_simple(operands[which], attrs):
@@ -60,7 +60,7 @@ def over_less(left: Node, right: Node, attrs: ContractAttrs) -> Node:
 
 
 def _is_simple(operand: Node, attrs: ContractAttrs) -> bool:
-    """True for zeros put around and between elements, all sizes known."""
+    """True for zeros put around and between elements, with all sizes known."""
     if operand.op is not PAD or operand.attrs.value != 0 or 0 in attrs.extents:
         return False
     known = all(isinstance(size, int) for size in (*attrs.extents, *operand.shape))
@@ -85,7 +85,7 @@ def _trimmed(
 
 
 def _spreads(operand: Node, attrs: ContractAttrs, which: int) -> Iterator[SpreadIndex]:
-    """The indices whose phases can be told apart: one axis of the result, one that is summed."""
+    """The indices whose phases can be separated: one axis of the result, one summed axis."""
     maps = (attrs.left, attrs.right)[which]
     used = [number for m in (*attrs.left, *attrs.right) for number, _ in m.terms]
     for dim, (index_map, between) in enumerate(zip(maps, operand.attrs.interior)):
@@ -99,7 +99,7 @@ def _spreads(operand: Node, attrs: ContractAttrs, which: int) -> Iterator[Spread
 
 
 def _interleaved(operands: Sequence[Node], attrs: ContractAttrs, spread: SpreadIndex) -> Node:
-    """The phases of a contraction, put together."""
+    """The result of a contraction, interleaved from its phases."""
     dim, step = attrs.output.index(spread.result), spread.step
     length = _size(attrs, spread.result)
     pieces: list[Node | None] = []
@@ -129,7 +129,7 @@ def _interleaved(operands: Sequence[Node], attrs: ContractAttrs, spread: SpreadI
 def _phase(
     operands: Sequence[Node], attrs: ContractAttrs, spread: SpreadIndex, phase: int
 ) -> Node | None:
-    """Every `step`-th result from `phase` on; None where all that it meets is zero."""
+    """Every `step`-th result from `phase` on; None if it meets only zeros."""
     operand, step = operands[spread.which], spread.step
     own = (attrs.left, attrs.right)[spread.which][spread.dim]
     coefficients = dict(own.terms)
@@ -159,7 +159,7 @@ def _phase(
 def _gathered(
     operand: Node, spread: SpreadIndex, index_map: AxisMap, extents: Sequence[Size]
 ) -> tuple[Node, AxisMap]:
-    """The operand no longer spread along one axis, and the index that finds the same elements."""
+    """The operand without zeros along one axis, and the index of the same elements."""
     dim, step = spread.dim, spread.step
     low, high, between = (list(w) for w in (
         operand.attrs.low, operand.attrs.high, operand.attrs.interior))  # fmt: skip

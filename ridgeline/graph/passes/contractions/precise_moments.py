@@ -1,4 +1,4 @@
-"""Means and variances of float32 in double precision, rounded once.
+"""Means and variances of float32, computed in double precision and rounded once.
 
 %s = sum x                       becomes   %k = the first element of each row, in float64
 %m = %s / n                                %t = sum (x - %k),  %m = float32((%t + n * %k) / n)
@@ -34,7 +34,7 @@ _SCALED = (ROWS["div"], ROWS["mul"])
 
 
 def precise_moments(graph: Graph) -> Graph:
-    """The graph with sums for means and variances of float32, and their quotients, in float64."""
+    """The graph with the sums and quotients of float32 means and variances in float64."""
     folds = [n for n in graph.order if n.op is REDUCE and n.dtype is dtypes.float32]
     squares = variance_sums(folds)
     if not squares:
@@ -86,7 +86,7 @@ def _squares(values: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _shifted(values: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
-    """The first element of every row, and the values less that."""
+    """The first element of every row, and the values minus that."""
     first = cast(first_of_rows(values, axes), dtypes.float64)
     return first, sub(cast(values, dtypes.float64), _spread(first, values, axes))
 

@@ -1,4 +1,4 @@
-"""Convolutions by 3×3 filters with fewer multiplications: Winograd's F(2×2, 3×3).
+"""Winograd's F(2x2, 3x3) for convolutions with 3x3 filters.
 
 Four neighbouring results read a 4×4 tile of the image. With the tile and the filter transformed,
 these four take 16 multiplications in place of 36, and a sum over channels commutes with the
@@ -36,7 +36,7 @@ _TILE, _STEP = 4, 2  # elements of the image along a tile, and results that it g
 
 
 def transform_filters(graph: Graph, is_steady: Test, pays: Pays) -> tuple[Graph, set[Node]]:
-    """The graph with such convolutions where it pays, and their transformed filters."""
+    """The graph with Winograd convolutions where they pay, and their transformed filters."""
     kept: set[Node] = set()
     known: dict[Node, Node] = {}  # filters that several convolutions share
 
@@ -62,7 +62,7 @@ def transform_filters(graph: Graph, is_steady: Test, pays: Pays) -> tuple[Graph,
 
 
 def _fits(attrs: ConvolveAttrs, current: Node) -> bool:
-    """True for 3×3 filters side by side, in a type whose sums are not rounded far more."""
+    """True for dense 3x3 filters, in a type whose rounding error grows little."""
     plain = attrs.kind == FORWARD and attrs.stride == attrs.dilation == (1, 1)
     exact = current.dtype in (dtypes.float32, dtypes.float64)
     return plain and exact and attrs.filters[2:] == (3, 3) and len(current.shape) == 4
@@ -135,7 +135,7 @@ def _results(products: Node, attrs: ConvolveAttrs) -> Node:
 
 
 def _at(part: Node) -> Node:
-    """One result of every tile, with axes for its place down and across in the tile."""
+    """One result of every tile, with axes for its position down and across in the tile."""
     _, n, k, down, across = part.shape
     return reshape(part, (n, k, down, 1, across, 1))
 
@@ -146,6 +146,6 @@ def _result_line(parts: Sequence[Node]) -> list[Node]:
 
 
 def _both_ways(grid: Grid, line: Callable[[Sequence[Node]], list[Node]]) -> list[Node]:
-    """A transform along the columns of a grid, then along its rows; row by row."""
+    """A transform along the columns of a grid, then along its rows."""
     columns = [line(column) for column in zip(*grid)]
     return [made for row in zip(*columns) for made in line(row)]

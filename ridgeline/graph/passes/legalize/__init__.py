@@ -1,1 +1,1 @@
-"""What no backend has is written out: composite ops, complex numbers, updates, sorts, sizes."""
+"""Rewrites of what no backend has: composite ops, complex numbers, updates, sorts, sizes."""

@@ -99,7 +99,7 @@ def _atanh(x: Node, y: Node) -> Pair:
 
 
 def _turned(function: Parts) -> Parts:
-    """asinh of asin, atan of atanh: both parts change places, before and after."""
+    """asinh by asin, atan by atanh: swap real and imaginary parts before and after."""
 
     def other(x: Node, y: Node) -> Pair:
         real, imaginary = function(y, x)
@@ -131,7 +131,7 @@ def _is_small_whole(x: Node) -> Node:
 
 
 def _whole_power(base: Pair, exponent: Node) -> Pair:
-    """Squares of squares, multiplied where the exponent has a bit."""
+    """Exponentiation by squaring."""
     small = select(_is_small_whole(exponent), _size(exponent), full_like(exponent, 0))
     left = cast(small, dtypes.int64)
     one = full_like(exponent, 1)

@@ -137,7 +137,7 @@ def choose(condition: Node, a: Pair, b: Pair) -> Pair:
 
 
 def in_double(function: Callable[[Node, Node], Pair]) -> Callable[[Pair], Pair]:
-    """A function of both parts in float64, rounded to the type they have."""
+    """Compute a function of both parts in float64, then round to their type."""
 
     def rounded(z: Pair) -> Pair:
         dtype = z[0].dtype
@@ -228,13 +228,13 @@ def _log1p(x: Node, y: Node) -> Pair:
 
 
 def _product(a: Node, b: Node) -> tuple[Node, Node]:
-    """A rounded product, and what the rounding lost."""
+    """The rounded product, and its rounding error."""
     rounded = a * b
     return rounded, apply("fma", a, b, -rounded)
 
 
 def _sum(a: Node, b: Node) -> tuple[Node, Node]:
-    """A rounded sum, and what the rounding lost."""
+    """The rounded sum, and its rounding error."""
     rounded = a + b
     of_b = rounded - a
     return rounded, a - (rounded - of_b) + (b - of_b)
@@ -248,7 +248,7 @@ def _expm1(x: Node, y: Node) -> Pair:
 
 
 def _or_infinite(x: Node, y: Node, part: Node) -> Node:
-    """A part that is infinite where x is, although the angle y is none."""
+    """A part that is infinite where x is, even if the angle y is NaN."""
     lost = _both(_is_infinite(x), (y - y).ne(full_like(y, 0)))
     return select(lost, full_like(x, math.inf), part)
 

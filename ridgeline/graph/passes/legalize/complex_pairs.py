@@ -28,14 +28,14 @@ def complex_pairs(graph: Graph) -> Graph:
 
 
 class _Rewrite:
-    """What each node has become: a node, a pair of its parts, or both once both were asked for."""
+    """The rewritten form of each node: a value, a pair of parts, or both if both were asked for."""
 
     def __init__(self) -> None:
         self.wholes: dict[Node, Node] = {}
         self.pairs: dict[Node, Pair] = {}
 
     def run(self, graph: Graph) -> Graph:
-        """Rewrite nodes in order; the outputs as whole values."""
+        """Rewrite nodes in order; returns the outputs as whole values."""
         for current in graph.order:
             if graph.is_input(current):
                 self.wholes[current] = current
@@ -67,7 +67,7 @@ class _Rewrite:
         return self.pair(source) if source.dtype.kind == "complex" else self.whole(source)
 
     def whole(self, source: Node) -> Node:
-        """What a node has become, as one value."""
+        """The rewritten node as one value."""
         if source not in self.wholes:
             pair = self.pairs[source]
             sides = [reshape(part, (*part.shape, 1)) for part in pair]
@@ -77,7 +77,7 @@ class _Rewrite:
         return self.wholes[source]
 
     def pair(self, source: Node) -> Pair:
-        """What a complex node has become, as its parts."""
+        """The rewritten complex node as its parts."""
         if source not in self.pairs:
             beside = parts_alias(self.wholes[source])
             self.pairs[source] = Pair(*(self._part(beside, part) for part in (0, 1)))

@@ -58,7 +58,7 @@ def _alike(current: Node, operands: Sequence[Operand]) -> Pair:
 
 
 def _padded(current: Node, operands: Sequence[Operand]) -> Pair:
-    """What is put around real parts is a real number, and nothing around imaginary ones."""
+    """Pad real parts with a real number, imaginary ones with zero."""
     real, imaginary = _side(operands, 0), _side(operands, 1)
     return Pair(
         node(PAD, real, current.attrs), node(PAD, imaginary, replace(current.attrs, value=0.0))
@@ -92,7 +92,7 @@ def _contracted(current: Node, operands: Sequence[Operand]) -> Pair:
 
 
 def _reinterpreted(current: Node, operands: Sequence[Operand]) -> Made:
-    """Pairs along the last axis are numbers, and numbers are pairs along a longer last axis."""
+    """Pairs along the last axis become numbers, and numbers pairs along a new last axis."""
     operand = operands[0]
     if isinstance(operand, Pair):
         sides = [reshape(part, (*part.shape, 1)) for part in operand]

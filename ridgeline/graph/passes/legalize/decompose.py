@@ -1,4 +1,4 @@
-"""Ops that kernels do not have, written out in those they have, or erased.
+"""Decompositions: ops that kernels lack, written in ops that they have, or erased.
 
 Random bits, sorts, attention, exponents, and scatters that sum floats; for a GPU also sorts and
 updates in forms that many threads share.
@@ -38,9 +38,9 @@ _LIFT = 54  # subnormal numbers times this power of two are normal
 
 
 def split_exponent_written(current: Node, inputs: Sequence[Node]) -> list[Node]:
-    """A mantissa in [0.5, 1) and a power of two; zeros, infinities and NaN are their own, with 0.
+    """A mantissa in [0.5, 1) and an exponent; 0, infinity and NaN keep their value.
 
-    Computed in float64, which holds every narrower number as a normal one.
+    Computed in float64, in which every narrower number is normal.
     """
     x = cast(inputs[0], dtypes.float64)
     subnormal = abs(x) < full_like(x, 2.0 ** (-1022))
@@ -73,7 +73,7 @@ DECOMPOSED = WRITTEN | {SCATTER, SCAN, LINEAR_SCAN}  # of these, those that sum 
 
 
 def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """The graph with these ops written out, but for nodes where `keeps` holds."""
+    """The graph with such ops written out, except where `keeps` holds."""
     written: dict[Node, Sequence[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -102,7 +102,7 @@ def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> G
 
 
 def erase(graph: Graph) -> Graph:
-    """The same values without tracking nodes."""
+    """The graph without the nodes that only differentiation reads."""
     outputs: dict[Node, Sequence[Node]] = {}  # what each custom node passes through
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -125,7 +125,7 @@ _ELEMENT = 24  # bytes of shared memory that an element takes at most
 
 
 def tiled_sorts(graph: Graph, shared_bytes: int) -> Graph:
-    """The graph with its radix passes and selections, over rows of known length, by tiles."""
+    """The graph with radix passes and selections, over rows of known length, by tiles."""
     longest = min(1 << (shared_bytes // _ELEMENT).bit_length() - 1, _LONGEST)
     written: dict[Node, Sequence[Node]] = {}
 
@@ -157,12 +157,12 @@ _MANY_ROWS = 1 << 14  # whose updates run side by side
 
 
 def widened_sums(graph: Graph) -> Graph:
-    """The graph with sums at places in double precision, for kernels without scratch for them."""
+    """The graph with scattered sums in double precision, for kernels without scratch for them."""
     return graph.rebuilt(lambda node, inputs: widened(node, inputs) if node.op is SCATTER else None)
 
 
 def last_updates(graph: Graph) -> Graph:
-    """The graph with long runs of updates, of known number, as joins of their numbers."""
+    """The graph with last-write-wins scatters as reductions over update numbers."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is not SCATTER or current.attrs.mode != "set":

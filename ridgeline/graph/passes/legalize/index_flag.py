@@ -1,4 +1,4 @@
-"""A flag beside a program's results: some index was out of range, in its kernels or in bodies.
+"""The index flag: one more output says whether an index was out of range.
 
 Kernels clamp an index they are not sure of. Loops carry the flag of their bodies, and both sides
 of a branch give one.
@@ -24,16 +24,16 @@ FLAGGED = frozenset((GATHER, SCATTER, CHECKED, COND, LOOP, WHILE))  # ops that m
 
 
 def with_index_flag(graph: Graph) -> Graph:
-    """The graph with one more output, a scalar that joins all flags; the same where none is needed.
+    """The graph with a flag as its last output; the same graph if no index needs it.
 
-    Control flow in it gives flags too.
+    Control flow returns flags too.
     """
     flagged, flag = _with_flag(graph)
     return graph if flag is None else flagged.giving([*flagged.outputs, flag])
 
 
 def _with_flag(graph: Graph) -> tuple[Graph, Node | None]:
-    """The outputs, over control flow that gives flags too, and a scalar that joins all flags."""
+    """The outputs, over control flow that returns flags, and a scalar that combines all flags."""
     flags: list[Node] = []
     made: dict[Node, tuple[Node, int]] = {}  # control flow with a flag, and which output that is
 
@@ -57,13 +57,13 @@ def _with_flag(graph: Graph) -> tuple[Graph, Node | None]:
 
 
 def _output(flagged: tuple[Node, int], number: int) -> Node:
-    """An output of the node as it was, now that a flag stands among them."""
+    """An output of the original node, now that a flag was added to its outputs."""
     changed, flag = flagged
     return proj(changed, number + (number >= flag))
 
 
 def _flagged(current: Node, operands: Sequence[Node]) -> tuple[Node, int] | None:
-    """Control flow with one more output, the flag; None where no index needs one."""
+    """Control flow with the flag as one more output; None if no index needs one."""
     attrs = current.attrs
     if current.op is COND:
         sides = [_with_flag(b.graph) for b in (attrs.on_true, attrs.on_false)]
@@ -91,7 +91,7 @@ def _flagged(current: Node, operands: Sequence[Node]) -> tuple[Node, int] | None
 
 
 def _carrying(step: Body, outputs: Sequence[Node], flag: Node, count: int) -> Body:
-    """A body that joins its flag to the one that it carries."""
+    """A body that combines its flag with the one that it carries."""
     before = leaf(flag.type)
     inputs = [*step.inputs[:count], before, *step.inputs[count:]]
     return body(inputs, [*outputs[:count], before | flag, *outputs[count:]])

@@ -1,4 +1,4 @@
-"""Cut a graph with transfers into parts that each compute on one device.
+"""Cut a graph with transfers into parts for one device each.
 
 %0 = leaf : float32[4]                    part 0 on cpu:     %1 from %0
 %1 = exp %0                               part 1 on cuda:0:  %3 from %2, which holds %1
@@ -33,14 +33,14 @@ class Part:
 
 
 def source_of(node: Node, graph: Graph) -> Node:
-    """The value that a node shows: through transfers that are not given, the value itself."""
+    """The value that a node shows, looking through transfers that are not inputs."""
     while node.op is TRANSFER and not graph.is_input(node):
         node = node.inputs[0]
     return node
 
 
 def partition(graph: Graph) -> list[Part]:
-    """The parts in the order in which they can run; none for what is given or only copied."""
+    """The parts in the order in which they can run; none for inputs and mere copies."""
     mixed = len({node.type.device for node in graph.order}) > 1
     level = _levels(graph) if mixed else dict.fromkeys(graph.order, 0)
     parts: dict[tuple[int, str], Part] = {}
@@ -65,9 +65,9 @@ def partition(graph: Graph) -> list[Part]:
 
 
 def _levels(graph: Graph) -> dict[Node, int]:
-    """How many copies of computed values a node has to wait for; late where it may be late.
+    """How many copies of computed values each node waits for; as late as possible.
 
-    One of several results has no level of its own: it is there when the others are.
+    A projection has the level of its node.
     """
     level: dict[Node, int] = {}
     users: dict[Node, list[Node]] = {}
@@ -87,6 +87,6 @@ def _levels(graph: Graph) -> dict[Node, int]:
 
 
 def _waits(node: Node, used: Node, graph: Graph) -> bool:
-    """True where a node has to wait for a copy of what it uses: control flow reads anything."""
+    """True if a node waits for a copy of what it uses; control flow may read anything."""
     moves = node.op is TRANSFER or node.type.device != used.type.device
     return moves and not graph.is_input(source_of(used, graph))

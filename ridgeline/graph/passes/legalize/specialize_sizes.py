@@ -1,4 +1,4 @@
-"""A graph with symbolic sizes at given values: the same nodes, every size a number.
+"""A graph with symbolic sizes, specialised to given values.
 
 Type rules run again for each node, so what is wrong at these values is found here.
 """
@@ -29,7 +29,7 @@ class Settled:
     def nodes(
         self, roots: Sequence[Node], stop: Callable[[Node], bool] = lambda n: False
     ) -> list[Node]:
-        """The roots; a node where `stop` holds becomes an input."""
+        """The roots, specialised; a node where `stop` holds becomes an input."""
         made = self._nodes
         for old in topological(roots, lambda n: n in made or stop(n)):
             if old in made:
@@ -95,12 +95,12 @@ class Settled:
 
 @lru_cache(maxsize=8192)
 def _has_unknowns(value: Any) -> bool:
-    """True where a type, attributes or a tuple of these may hold a size that is no number."""
+    """True if a type, attributes or a tuple of these may contain a symbolic size."""
     return _holds_size(value)
 
 
 def _holds_size(value: Any) -> bool:
-    """The same of a part, which need not be hashable: marks of graphs hold lists of variables."""
+    """The same of a part, which may be unhashable: marks of graphs hold lists of variables."""
     if isinstance(value, SizeExpr | Body):
         return True
     if isinstance(value, tuple):

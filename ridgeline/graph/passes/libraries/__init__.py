@@ -1,1 +1,1 @@
-"""What the libraries of a device compute is recognised in the graph, with their epilogues."""
+"""Recognise what a device's libraries compute, with their epilogues."""

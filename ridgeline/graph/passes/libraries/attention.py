@@ -1,4 +1,4 @@
-"""Attention as calls: where its results lie, and which of it a library has.
+"""Attention as library calls: the layout of its results, and which of it a library has.
 
 `place_heads`: results lie as queries do, gradients as the projection behind them does. Queries that
 a projection made lie head beside head in each row; so does what the next projection reads, and the
@@ -69,7 +69,7 @@ CALLS = (ATTENTION_CALL, ATTENTION_GRADIENT_CALL)
 
 
 def place_heads(graph: Graph) -> Graph:
-    """The graph with heads of results side by side where those of the queries are."""
+    """The graph with attention results laid out as the queries are."""
 
     def placed(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is not PROJ or inputs[0].op not in _OPS:
@@ -109,7 +109,7 @@ def _joined(current: Node, inputs: Sequence[Node]) -> Node | None:
 
 
 def _shown(made: Node, parts: Node, strides: Sequence[int]) -> Node | None:
-    """Joined gradients [..., length, 3, heads, width] in the order of a concatenation of parts."""
+    """Joined gradients [..., length, 3, heads, width] in the order of the concatenated parts."""
     *lead, length, _, heads, width = made.shape
     shape, axis = parts.inputs[0].shape, parts.attrs.axis
     if shape == (*lead, length, heads * width) and axis == len(shape) - 1:
@@ -131,7 +131,7 @@ def _shown(made: Node, parts: Node, strides: Sequence[int]) -> Node | None:
 
 
 def _beside(queries: Node, graph: Graph) -> bool:
-    """True where the heads of a row are nearer to one another than the rows of a head."""
+    """True if the heads of a row are closer in memory than the rows of a head."""
     if not all(isinstance(size, int) for size in queries.shape):
         return False
     strides = strided(queries, graph.is_input).strides
@@ -139,7 +139,7 @@ def _beside(queries: Node, graph: Graph) -> bool:
 
 
 def with_attention_calls(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
-    """The graph with those attentions as calls for which `computes` holds."""
+    """The graph with library calls for the attentions for which `computes` holds."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op not in (ATTENTION, ATTENTION_GRADIENT) or is_masked(current):
@@ -151,7 +151,7 @@ def with_attention_calls(graph: Graph, computes: Callable[[Node], bool]) -> Grap
 
 
 def _call(current: Node, inputs: Sequence[Node]) -> Node | None:
-    """An attention over new operands as a call; None for a gradient that is not one."""
+    """A library call over new operands; None for a gradient that the library does not have."""
     if current.op is ATTENTION:
         return node(ATTENTION_CALL, inputs, current.attrs)
     *operands, lse, delta, ct = inputs
@@ -162,7 +162,7 @@ def _call(current: Node, inputs: Sequence[Node]) -> Node | None:
 
 
 def _factor(delta: Node, ct: Node) -> Node | None:
-    """What `ct` is multiplied by, where `delta` sums the products over the last axis."""
+    """The factor of `ct`, if `delta` sums their products over the last axis."""
     last = (len(ct.shape) - 1,)
     if delta.op is not REDUCE or delta.attrs.monoid != "sum" or delta.attrs.axes != last:
         return None

@@ -1,4 +1,4 @@
-"""Channels last: convolutions in the order that libraries want, and what lies between them too.
+"""Channels-last layout for library convolutions and the ops between them.
 
 %2 = contract %0, %1 : [8, 64, 56, 56]    becomes   %2 = convolve %0', %1' : [8, 56, 56, 64]
 %3 = add %2, %bias                                  %3 = add %2, %bias'
@@ -56,7 +56,7 @@ Chooses = Callable[[ConvolveAttrs, Node], Way | None]
 
 
 def convolutions_last(graph: Graph, chooses: Chooses) -> Graph:
-    """The graph with the convolutions of a library, most, and all between, in channels last."""
+    """The graph with library convolutions, and what is between them, in channels last."""
     known = {n: conv for n in graph.computed if (conv := recognise(n)) is not None}
     ways = {n: way for n, (attrs, *_) in known.items() if (way := chooses(attrs, n)) is not None}
     if not ways:
@@ -89,7 +89,7 @@ def convolutions_last(graph: Graph, chooses: Chooses) -> Graph:
 
 
 def _parts(attrs: ConvolveAttrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes of the operands, channels second."""
+    """The sizes of the operands in channels-second layout."""
     return {
         FORWARD: (attrs.image, attrs.filters), DATA: (attrs.result, attrs.filters),
         FILTER: (attrs.result, attrs.image),
@@ -97,13 +97,13 @@ def _parts(attrs: ConvolveAttrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _as_it_lies(current: Node, attrs: ConvolveAttrs, first: Node, second: Node) -> Node:
-    """A convolution computed with channels second, as it is, but for an axis of groups."""
+    """A convolution in channels-second layout, without a change but for a groups axis."""
     a, b = (reshape(o, shape) for o, shape in zip((first, second), _parts(attrs)))
     return reshape(convolve(a, b, replace(attrs, second=True)), current.shape)
 
 
 def _convolved(current: Node, attrs: ConvolveAttrs, first: Node, second: Node, way: Way) -> Node:
-    """A convolution computed with channels last, under the shape and order that it had."""
+    """A convolution in channels-last layout, shown in its original shape and order."""
     a, b = (_last(o, shape) for o, shape in zip((first, second), _parts(attrs)))
     made = _product(a, b, attrs) if way is Way.PRODUCT else _in_library(a, b, attrs)
     rank = len(made.shape)
@@ -113,7 +113,7 @@ def _convolved(current: Node, attrs: ConvolveAttrs, first: Node, second: Node, w
 
 
 def filled(attrs: ConvolveAttrs, dtype: DType) -> ConvolveAttrs:
-    """A convolution whose few channels, as of an image, are as many as one access holds."""
+    """A convolution whose few channels, as of an image, are padded to one memory access."""
     channels, whole = attrs.image[1], _ACCESS_BYTES // dtype.itemsize
     if channels >= whole or attrs.groups > 1:
         return attrs
@@ -125,7 +125,7 @@ def filled(attrs: ConvolveAttrs, dtype: DType) -> ConvolveAttrs:
 
 
 def _in_library(first: Node, second: Node, attrs: ConvolveAttrs) -> Node:
-    """The library's convolution, with channels that are missing filled by zeros."""
+    """The library's convolution, with missing channels filled with zeros."""
     wide = filled(attrs, first.dtype)
     missing = wide.image[1] - attrs.image[1]
     if not missing:
@@ -147,7 +147,7 @@ def _last(value: Node, shape: tuple[int, ...]) -> Node:
 
 
 def _in_groups(made: Node, shape: tuple[Size, ...], attrs: ConvolveAttrs) -> Node:
-    """The result of a convolution in groups, in which the contraction has an axis for these."""
+    """The result of a grouped convolution, for which the contraction has an extra axis."""
     spatial = len(attrs.stride)
     if attrs.kind == FILTER:  # [g, k, c, …]
         split = reshape(made, (*shape[:2], *made.shape[1:]))
@@ -157,13 +157,13 @@ def _in_groups(made: Node, shape: tuple[Size, ...], attrs: ConvolveAttrs) -> Nod
 
 
 def is_product(attrs: ConvolveAttrs) -> bool:
-    """True where every filter is one point: a matrix product."""
+    """True if every filter is 1x1: a matrix product."""
     plain = (*attrs.filters[2:], *attrs.stride, attrs.groups)
     return all(size == 1 for size in plain) and not any(attrs.margin)
 
 
 def _product(first: Node, second: Node, attrs: ConvolveAttrs) -> Node:
-    """A convolution by single points as a contraction over [n, …, c], [k, c] and [n, …, k]."""
+    """A 1x1 convolution as a contraction over [n, …, c], [k, c] and [n, …, k]."""
     points = tuple(range(len(attrs.stride) + 1))
     c, k = len(points), len(points) + 1
     image, result = (*map(axis, points), axis(c)), (*map(axis, points), axis(k))
@@ -183,7 +183,7 @@ def _product(first: Node, second: Node, attrs: ConvolveAttrs) -> Node:
 
 
 def _moved_on(current: Node, inputs: tuple[Node, ...], held: set[Node]) -> Node:
-    """A node over its new inputs, before the permute that one of them ends with."""
+    """A node over its new inputs, moved above the permute that one of them ends with."""
     if current.op is PROJ:
         return _projected(current, inputs[0], held)
     orders = [i.attrs.order for i in inputs if i in held]
@@ -199,9 +199,9 @@ def _moved_on(current: Node, inputs: tuple[Node, ...], held: set[Node]) -> Node:
 
 
 def _exchanged(current: Node, inputs: tuple[Node, ...], order: Order) -> tuple[Node, Order] | None:
-    """The op over inputs that are not permuted, and the order that its result then takes.
+    """The op over inputs without their permute, and the order that its result then has.
 
-    An axis a of what is seen is axis `order[a]` of what lies below.
+    Axis a of the permuted value is axis `order[a]` of the value below.
     """
     op, attrs = current.op, current.attrs
     back = _inverse(order)
@@ -232,7 +232,7 @@ def _exchanged(current: Node, inputs: tuple[Node, ...], order: Order) -> tuple[N
 
 
 def _projected(current: Node, source: Node, held: set[Node]) -> Node:
-    """One of two outputs; the place of an extreme is looked for in the order that memory has."""
+    """One of two outputs; the index of an extreme is looked for in memory order."""
     if source.op is not ARG_REDUCE or source.inputs[0] not in held:
         return proj(source, current.attrs.output)
     seen = source.inputs[0]
@@ -247,7 +247,7 @@ def _projected(current: Node, source: Node, held: set[Node]) -> Node:
 
 
 def _reshaped(seen: Node, order: Order, shape: Sequence[Size]) -> tuple[Node, Order] | None:
-    """A reshape that joins, splits, adds or drops axes which lie side by side in memory too."""
+    """A reshape that joins, splits, adds or drops axes that are adjacent in memory too."""
     sequence = list(_inverse(order))  # the axes seen, as they follow one another in memory
     runs = _runs(seen.shape, shape)
     if runs is None:
@@ -264,7 +264,7 @@ def _reshaped(seen: Node, order: Order, shape: Sequence[Size]) -> tuple[Node, Or
 
 
 def _runs(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[list[int], list[int]]] | None:
-    """Which axes before a reshape become which after it, in the smallest pieces."""
+    """The smallest groups of axes before a reshape, and those after it that they become."""
     before, after = ([s for s in sizes if isinstance(s, int) and s] for sizes in (old, new))
     if len(before) != len(old) or len(after) != len(new):
         return None
@@ -285,7 +285,7 @@ def _runs(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[list[int], lis
 
 
 def _permuted(value: Node, order: Order) -> Node:
-    """A value in another order, by the shortest way."""
+    """A permuted value, combined with a permute below it."""
     if value.op is PERMUTE:
         return permute(value.inputs[0], tuple(value.attrs.order[a] for a in order))
     if value.op is IOTA:
@@ -302,7 +302,7 @@ def _permuted(value: Node, order: Order) -> Node:
 
 
 def _squeezed(value: Node) -> tuple[Node, Order]:
-    """What a broadcast repeats, without its axes of length 1, and along which axes it lies."""
+    """What a broadcast repeats, without its axes of length 1, and the axes along which it lies."""
     source, axes = value.inputs[0], value.attrs.axes
     kept = [i for i, size in enumerate(source.shape) if size != 1]
     return reshape(source, tuple(source.shape[i] for i in kept)), tuple(axes[i] for i in kept)

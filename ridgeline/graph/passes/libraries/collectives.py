@@ -1,4 +1,4 @@
-"""Collectives are started when their operand is there and waited for when they are read.
+"""Split collectives into a start and a wait.
 
 %2 = all_reduce %1      becomes      %2 = start_all_reduce %1
                                      %3 = wait %2 %1
@@ -14,7 +14,7 @@ from ridgeline.ops.started import start, wait
 
 
 def split_collectives(graph: Graph) -> Graph:
-    """The graph with every collective in two parts, started in the order of the graph."""
+    """The graph with every collective in two parts, started in program order."""
     new: dict[Node, Node] = {}
     before: Node | None = None
     for current in graph.order:

@@ -1,4 +1,4 @@
-"""Contractions that are convolutions, found by their index maps.
+"""Recognise contractions that are convolutions by their index maps.
 
 %2 = pad %0 [low=(0, 0, 1, 1), high=(0, 0, 1, 1)]
 %3 = contract %2, %1 [left=(a0, a4, 2*a2 + a5, 2*a3 + a6), right=(a1, a4, a5, a6)]
@@ -47,7 +47,7 @@ def recognise(contraction: Node) -> tuple[ConvolveAttrs, Node, Node] | None:
 
 
 def _sized(contraction: Node) -> bool:
-    """True where all sizes are known and none is zero."""
+    """True if all sizes are known and none is zero."""
     shapes = (contraction.attrs.extents, *(i.shape for i in contraction.inputs))
     return all(isinstance(size, int) and size for shape in shapes for size in shape)
 
@@ -57,9 +57,9 @@ Maps = tuple[AxisMap, ...]
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The index maps of [n, c, …], [k, c, …] and [n, k, …], and the axis of groups, if any.
+    """The index maps of image, filters and result, and the axis of groups, if any.
 
-    Where the result spreads, its index is solved for from that of the image.
+    If the result is spread, its index is solved for from that of the image.
     """
 
     group: int | None
@@ -70,9 +70,9 @@ class Roles:
 
 
 def _grouped(image: Maps, filters: Maps, result: Maps, spreads: bool) -> Roles | None:
-    """The maps without the axis of groups.
+    """The maps without the groups axis.
 
-    None where batch and channels are not plain axes that meet as they do in a convolution.
+    None if batch and channels are not plain axes that meet as they do in a convolution.
     """
     group = None
     if image[1].plain is not None and image[1].plain == filters[0].plain == result[1].plain:
@@ -90,7 +90,7 @@ def _grouped(image: Maps, filters: Maps, result: Maps, spreads: bool) -> Roles |
 def _assembled(
     kind: str, attrs: ContractAttrs, found: Roles, padded: Node
 ) -> tuple[ConvolveAttrs, Node] | None:
-    """The convolution, and the padded operand below its padding where the library pads itself."""
+    """The convolution, and its operand without the padding if the library pads."""
     lead = 2 if found.group is None else 3
     for bare, low, between in _unpadded(padded, lead, found.spreads):
         inner = tuple(int(s) for s in bare.shape[lead:])
@@ -120,9 +120,9 @@ def _fitted(
     maps: tuple[AxisMap, AxisMap, AxisMap],
     widths: tuple[int, int, int],
 ) -> Window | None:
-    """The windows along one axis, by the indices of image, filters and result.
+    """The windows along one axis, from the indices of image, filters and result.
 
-    `widths` are the padded operand's size without padding, and its padding before and between.
+    `widths` are the operand's size without padding, and its padding before and between.
     """
     image, taps, result = maps
     size, low, between = widths
@@ -167,9 +167,9 @@ def _extent(index_map: AxisMap, attrs: ContractAttrs) -> int:
 def _unpadded(
     operand: Node, lead: int, spreads: bool
 ) -> Iterator[tuple[Node, Sequence[int], Sequence[int]]]:
-    """An operand below zeros around its spatial axes, with their widths before and between them.
+    """An operand below the zeros around its spatial axes, and the widths of these.
 
-    What a library cannot pad itself, such as one side only, is padded for it: the operand as it is.
+    What a library cannot pad itself, such as one side only, is padded for it.
     """
     if operand.op is PAD and operand.attrs.value == 0:
         low, high, between = operand.attrs.low, operand.attrs.high, operand.attrs.interior
@@ -183,9 +183,9 @@ def _unpadded(
 def _window(
     index_map: AxisMap, moved: int | None, tap: int | None, spreads: bool, attrs: ContractAttrs
 ) -> tuple[int, int, int] | None:
-    """Step, distance of taps and offset of an index that runs over windows.
+    """Step, dilation and offset of an index that runs over windows.
 
-    Seen from the image, an index goes back as the tap goes on.
+    Seen from the image, the index decreases as the tap increases.
     """
     terms = dict(index_map.terms)
     if moved is None or tap is None:

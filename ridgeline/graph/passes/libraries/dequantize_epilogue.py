@@ -1,4 +1,4 @@
-"""Scales of bytes in a product, applied to its result: the product reads the bytes.
+"""Dequantization scales as an epilogue: the product reads the quantized weights directly.
 
 %2 = mul (cast %bytes), (broadcast %scale)       becomes   %3 = contract %x, (cast %bytes)
 %3 = contract %x, %2                                       %4 = mul %3, (broadcast %scale)
@@ -23,7 +23,7 @@ _BYTES = (dtypes.int8, dtypes.uint8)
 
 
 def lift_scales(graph: Graph) -> Graph:
-    """The graph with scales of widened bytes behind the products that read them."""
+    """The graph with scales applied to the results of the products that read scaled weights."""
     if not any(_widens_bytes(n) for n in graph.computed):
         return graph
 
@@ -52,7 +52,7 @@ def _widens_bytes(current: Node) -> bool:
 def _scaled(
     operand: Node, maps: Sequence[AxisMap], output: Sequence[int]
 ) -> tuple[Node, Node, tuple[int, ...]] | None:
-    """The operand without its scale, the scale, and the result's axes along which it lies."""
+    """The operand without its scale, the scale, and the result's axes along which it varies."""
     views: list[Node] = []
     dimensions = list(range(len(maps)))  # of the operand, for each of the value's own
     while operand.op is PERMUTE:

@@ -1,4 +1,4 @@
-"""Products of 16-bit values: what is rounded right away is a 16-bit product.
+"""16-bit products: a float32 product of 16-bit values that is rounded to 16 bits.
 
 %2 = contract (cast %0), (cast %1) : float32     becomes   %3 = contract %0, %1 : bfloat16
 %3 = cast %2 : bfloat16
@@ -23,7 +23,7 @@ NARROW = (dtypes.bfloat16, dtypes.float16)
 
 
 def narrow_products(graph: Graph) -> Graph:
-    """The graph with products that are only read rounded computed so."""
+    """The graph with such products computed in 16 bits."""
     if not any(_is_rounded_product(n) for n in graph.computed):
         return graph
     uses = graph.uses()
@@ -47,7 +47,7 @@ def _is_rounded_product(value: Node) -> bool:
 
 
 def unwidened(operand: Node, dtype: DType) -> Node | None:
-    """A value of float32 as views of 16-bit values, where it is that; else None."""
+    """A float32 value as views of 16-bit values, if it is that; else None."""
     if operand.op is CAST:
         source = operand.inputs[0]
         return source if operand.dtype is dtypes.float32 and source.dtype is dtype else None

@@ -1,4 +1,4 @@
-"""Contractions that a library computes, with what it does to their numbers, as one op.
+"""Matrix products of a library, with the casts and the bias that it absorbs.
 
 %6 = contract (cast %2), (cast %5) : float32     becomes   %12 = product %2, %5, %8 : bfloat16
 %11 = add %6, (broadcast (cast %8))
@@ -27,9 +27,9 @@ _ADD = ROWS["add"]
 
 
 def with_product_calls(graph: Graph, computes: Callable[[Node, Graph], bool]) -> Graph:
-    """The graph with those contractions as products for which `computes` holds.
+    """The graph with library products for the contractions for which `computes` holds.
 
-    Views of 16-bit values that are widened are read as they are.
+    Widened views of 16-bit values are read as they are.
     """
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -45,7 +45,7 @@ def with_product_calls(graph: Graph, computes: Callable[[Node, Graph], bool]) ->
 
 
 def _narrow(operands: Sequence[Node], dtype: DType) -> tuple[Node, Node]:
-    """The operands of a contraction, as 16-bit values where both are such, widened."""
+    """The operands of a contraction, as 16-bit values if both are widened from such."""
     for narrow in NARROW if dtype is dtypes.float32 else ():
         left, right = (unwidened(operand, narrow) for operand in operands)
         if left is not None and right is not None:
@@ -55,7 +55,7 @@ def _narrow(operands: Sequence[Node], dtype: DType) -> tuple[Node, Node]:
 
 
 def with_biases(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
-    """The graph with those contractions for which `computes` holds taking up the vector added."""
+    """The graph with library products that add a vector, where `computes` holds."""
     if not any(computes(n) for n in graph.computed):
         return graph
     uses = graph.uses()
@@ -78,7 +78,7 @@ def with_biases(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
 
 
 def _joined(contraction: Node, added: Node, dtype: DType) -> Node | None:
-    """A contraction and what is added to it as one op; None where that is no vector."""
+    """A contraction and the vector added to it as one op; None if it is no vector."""
     bias = _vector(added, contraction.shape)
     if contraction.op is not CONTRACT or bias is None:
         return None
@@ -96,7 +96,7 @@ def _joined(contraction: Node, added: Node, dtype: DType) -> Node | None:
 
 
 def _vector(added: Node, shape: tuple[Size, ...]) -> Node | None:
-    """The vector that is repeated, or with one row shown as a matrix; None for anything else."""
+    """The vector that is broadcast, or a matrix of one row; None for anything else."""
     source = added.inputs[0] if added.inputs else added
     if source.shape != shape[-1:] or added.shape != shape or shape[-1] == 1:
         return None

@@ -1,4 +1,4 @@
-"""Convolutions whose result, perhaps with a bias, goes through a ReLU, as one op for a library.
+"""ReLU epilogues: a convolution, perhaps with a bias, and its ReLU as one library op.
 
 %2 = convolve %0, %1                  becomes   %6 = convolve %0, %1, %3 [rectified=True]
 %4 = add %2, (broadcast %3)
@@ -26,7 +26,7 @@ Computes = Callable[[ConvolveAttrs, Node], bool]
 
 
 def with_rectifiers(graph: Graph, computes: Computes) -> Graph:
-    """The graph with those convolutions that a library `computes` with their ReLU doing so."""
+    """The graph with convolutions and their ReLU as one op, where `computes` holds."""
     readers = graph.readers()
     taken: dict[Node, Node] = {}  # what comes before a ReLU, and the convolution in it
     rectifiers: set[Node] = set()
@@ -63,7 +63,7 @@ def _is_forward(value: Node) -> bool:
 
 
 def _rectified(value: Node) -> Node | None:
-    """What a ReLU is taken of; None for anything else."""
+    """The operand of a ReLU; None for anything else."""
     if value.op is not _SELECT:
         return None
     sign, zero, kept = value.inputs
@@ -71,7 +71,7 @@ def _rectified(value: Node) -> Node | None:
 
 
 def _is_sign(value: Node, of: Node) -> bool:
-    """True for the question whether something is 0 or less."""
+    """True for the comparison of something with 0 by less-or-equal."""
     return value.op is _LE and value.inputs[0] is of and number_in(value.inputs[1]) == 0
 
 
