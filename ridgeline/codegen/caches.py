@@ -1,4 +1,4 @@
-"""The caches of code: bytes on disk under a key, and what is loaded, by the names of functions.
+"""Code caches: bytes on disk under a key, and loaded code by the names of its functions.
 
 The one on disk is safe against crashes, damage and other processes. An entry is a file whose name
 is the hash of its key and whose head is a checksum of its contents. Machine code is loaded from
@@ -72,7 +72,7 @@ class ObjectCache:
         return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Store bytes under a key; another process sees all of them or none."""
+        """Store bytes under a key, atomically: another process sees all of them or none."""
         root = _usable_root()
         if root is None:
             return
@@ -104,7 +104,7 @@ def cache_root() -> Path:
 
 
 def evict(root: Path, limit: int) -> None:
-    """Remove entries, longest unused first, until a little less than `limit` bytes are left."""
+    """Remove the least recently used entries, until a little less than `limit` bytes are left."""
     entries: list[tuple[float, int, Path]] = []
     sweep(root)  # where a tag may be unfinished
     for shelf in _shelves(root):
@@ -127,7 +127,7 @@ def evict(root: Path, limit: int) -> None:
 
 
 def _shelves(root: Path) -> Iterator[Path]:
-    """The folders that hold entries; a link to a folder is none of ours."""
+    """The folders that hold entries; a link to a folder is not followed."""
     for namespace in _inside(root):
         if namespace.name.isidentifier() and namespace.is_dir(follow_symlinks=False):
             for shelf in _inside(Path(namespace.path)):
@@ -142,7 +142,7 @@ def _inside(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_entry(path: Path) -> bool:
-    """True if the cache wrote the file, whatever became of its contents."""
+    """True if the cache wrote the file, even if its contents were damaged since."""
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
@@ -156,7 +156,7 @@ _checked: dict[str, bool] = {}
 
 
 def _usable_root() -> Path | None:
-    """The cache folder, made if missing; None where there is none to use."""
+    """The cache folder, made if missing; None if it cannot be used."""
     if config.cache_max_bytes == 0:
         return None
     try:
@@ -203,7 +203,7 @@ def _tagged(root: Path) -> bool:
 
 
 def _may_be_ours(entry: os.DirEntry[str]) -> bool:
-    """True for what a cache has at its top; another process may be writing the tag just now."""
+    """True for what may be at the top of a cache; another process may just be tagging it."""
     if entry.is_dir(follow_symlinks=False):
         return entry.name.isidentifier()
     return TAG in entry.name
@@ -224,7 +224,7 @@ Image = tuple[Sequence[str], Callable[[], C]]  # what it defines, and how it is 
 
 
 class LoadedCode(Generic[C]):
-    """Loaded code by the functions it defines."""
+    """Loaded code by the names of its functions."""
 
     def __init__(self, most_bytes: int) -> None:
         self._by_symbol: WeakTable[C] = WeakTable()
@@ -237,7 +237,7 @@ class LoadedCode(Generic[C]):
         return len(self._by_symbol)
 
     def load(self, images: Iterable[Image[C]]) -> None:
-        """Load those images of which not all functions are there already."""
+        """Load those images of which some function is not loaded yet."""
         with self._lock:
             self._loaded_last = tuple([code for image in images for code in self._load(*image)])
 
@@ -254,7 +254,7 @@ class LoadedCode(Generic[C]):
         return there
 
     def held(self, symbols: Iterable[str]) -> dict[str, C]:
-        """The code of those functions that are there; it was used just now."""
+        """The code of those functions that are loaded, marked as used just now."""
         with self._lock:
             found = {s: self._by_symbol.get(s) for s in symbols}
             known = {s: code for s, code in found.items() if code is not None}
@@ -271,7 +271,7 @@ class LoadedCode(Generic[C]):
         return found
 
     def clear(self) -> None:
-        """Forget all; plans keep what they call."""
+        """Forget everything; plans keep what they call."""
         with self._lock:
             self._by_symbol = WeakTable()
             self._last_used.clear()

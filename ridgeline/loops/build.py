@@ -1,4 +1,4 @@
-"""Everything to build and rewrite expressions and statements with; nobody calls `Op.make` by hand.
+"""Builders and rewriters of expressions and statements; use these instead of `Op.make`.
 
 `op`, `cast` and `bitcast` simplify locally as they build (`terms.py`); the helpers below are short
 names for them. `substitute`, `free_vars` and `affine` walk iteratively. `simplify` and `bounds`
@@ -43,20 +43,20 @@ def select(condition: ir.Expr, yes: ir.Expr, no: ir.Expr) -> ir.Expr:
 
 
 def guarded(condition: ir.Expr, value: ir.Expr, fill: ir.Expr) -> ir.Expr:
-    """`value` where `condition` holds, and is read only there; else `fill`."""
+    """`value`, evaluated only where `condition` holds; elsewhere `fill`."""
     return op("guarded", condition, value, fill)
 
 
 def substitute(expr: ir.Expr, mapping: Mapping[_Key, ir.Expr]) -> ir.Expr:
-    """`expr` with every occurrence of a key replaced, simplified again on the way up.
+    """`expr` with every occurrence of a key replaced, simplified on the way up.
 
-    Replacements are not searched for keys again. Shapes of buffers are left alone.
+    Replacements are not searched for keys again, and shapes of buffers are not changed.
     """
     return substitution(mapping)(expr)
 
 
 def substitution(mapping: Mapping[_Key, ir.Expr]) -> Callable[[ir.Expr], ir.Expr]:
-    """`substitute` for many expressions, which does what they share once."""
+    """`substitute` for many expressions with common parts."""
     done: dict[ir.Expr, ir.Expr] = dict(mapping.items())
 
     def replaced(expr: ir.Expr) -> ir.Expr:
@@ -184,9 +184,9 @@ def sequence(*parts: ir.Stmt) -> ir.Stmt:
 
 
 def raising(kernel: ir.Kernel, slot: int) -> ir.Kernel:
-    """The kernel, and what it stores in one slot is stored only where it is true.
+    """The kernel with its stores into one slot made only where the value is true.
 
-    So memory that several runs share says whether any of them found it so.
+    Several runs share that memory, and it tells whether any of them found the condition true.
     """
 
     def visit(current: ir.Stmt) -> ir.Stmt:

@@ -1,4 +1,4 @@
-"""Tile instructions: multiply-add tiles that a machine does in one instruction, as a table.
+"""Matrix instructions: tiles of multiply-adds that a machine has one instruction for.
 
 A contraction in loops has one normal form, `acc[m, n] += left[m, k] * right[k, n]`, so that an
 instruction is a row here (element types, tile, layout) and matching it is a comparison. Its meaning
@@ -76,7 +76,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 
 
 def tile_registers(high: int, wide: int) -> int:
-    """Those that so many tiles of sums take, with a column of the left operand and a right one."""
+    """Registers for a number of tiles of sums, with a column of left and one right operand."""
     return high * wide + high + 1
 
 
@@ -85,7 +85,7 @@ def tile_registers(high: int, wide: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ContractionTile:
-    """A perfect nest of loops around one sum of products, its loops classed by what they index."""
+    """A perfect loop nest around one sum of products; its loops classified by what they index."""
 
     reduce: Reduce
     left: Load
@@ -96,7 +96,7 @@ class ContractionTile:
 
 
 def tile_of(statement: Stmt) -> ContractionTile | str:
-    """The normal form of a nest, or why it has none."""
+    """The normal form of a nest, or the reason why it has none."""
     loops: list[For] = []
     while isinstance(statement, For):
         loops.append(statement)
@@ -123,7 +123,7 @@ def tile_of(statement: Stmt) -> ContractionTile | str:
 
 
 def _by_columns(read: tuple[Load, Load], loops: list[For]) -> tuple[Load, Load]:
-    """The operand that the innermost loop over rows or columns moves along is the right one."""
+    """The right operand is the one along which the innermost row or column loop moves."""
     for loop in reversed(loops):
         moved = [loop.name in _variables(load.index) for load in read]
         if not all(moved):
@@ -149,7 +149,7 @@ def _variables(index: tuple[Expr, ...]) -> frozenset[str]:
 
 
 def stride(buffer: Buffer, index: tuple[Expr, ...], variable: str) -> int | None:
-    """Elements that an access moves per step of a variable; None if that is not one number."""
+    """Elements that an access moves for one step of a variable; None if that varies."""
     linear: Expr = ir.index(0)
     for size, coordinate in zip(buffer.shape, index):
         linear = linear * size + coordinate
@@ -158,7 +158,7 @@ def stride(buffer: Buffer, index: tuple[Expr, ...], variable: str) -> int | None
 
 
 def length(loops: tuple[For, ...]) -> int | None:
-    """The iterations of a class of loops; None where they are not known."""
+    """The iterations of a class of loops; None if unknown."""
     total = 1
     for loop in loops:
         if not isinstance(loop.extent, Const):

@@ -1,4 +1,4 @@
-"""The loop IR: what a kernel is, on one screen.
+"""The loop IR.
 
 A kernel is a loop nest over buffers. Expressions are hash-consed and pure; statements are frozen.
 Loops are typed *spatial* (iterations independent), *reduce* (they feed a monoid) or *carried*
@@ -26,11 +26,11 @@ AxisKind = Literal["spatial", "reduce", "carried"]
 class Buffer:
     """Typed memory, contiguous in row-major order.
 
-    `global` buffers are the kernel's parameters, `stream` ones are parameters that are written and
-    not soon read again; `local` buffers are scratch of one thread; `reg` ones must end up in
-    registers. On a GPU, `shared` buffers are scratch of a block, a `reg` buffer that is indexed
-    by thread loops is spread over the threads, and an allocated `global` buffer is a workspace.
-    Two parameters may name the same `slot` with different shapes: they are views of one memory.
+    `global` buffers are the kernel's parameters; `stream` ones are parameters that are written with
+    non-temporal stores. `local` buffers are scratch of one thread; `reg` ones must end up in
+    registers. On a GPU, `shared` buffers are scratch of a block, a `reg` buffer that is indexed by
+    thread loops is spread over the threads, and an allocated `global` buffer is a workspace. Two
+    parameters may name the same `slot` with different shapes: they are views of one memory.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Expr(Interned):
 
 
 class Const(Expr):
-    """A literal, held as text so that -0.0, NaN and 1 versus 1.0 stay apart."""
+    """A literal, stored as text so that -0.0, NaN and 1 versus 1.0 stay distinct."""
 
     __slots__ = ("dtype", "text")
     dtype: DType
@@ -93,7 +93,7 @@ class Var(Expr):
 
 
 class Hole(Expr):
-    """An operand still to be supplied: monoids and math expansions are written over holes."""
+    """A placeholder for an operand: monoids and math expansions are written over holes."""
 
     __slots__ = ("dtype", "name")
     dtype: DType
@@ -167,7 +167,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """A buffer that lives as long as `body` runs; its first contents are undefined."""
+    """A buffer that exists while `body` runs; its initial contents are undefined."""
 
     buffer: Buffer
     body: Stmt
@@ -184,7 +184,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Join `values` into the accumulators by a monoid: `buffers[i][index]` all move together."""
+    """Combine `values` into accumulators by a monoid: all `buffers[i][index]` change together."""
 
     buffers: tuple[Buffer, ...]
     index: tuple[Expr, ...]
@@ -196,7 +196,7 @@ class Reduce:
 class Mma:
     """A tile of multiply-adds that is one machine instruction; `body` is its meaning as loops.
 
-    A target that has the instruction emits it, any other one runs the loops.
+    A target with the instruction emits it; any other one runs the loops.
     """
 
     instruction: str
@@ -205,7 +205,7 @@ class Mma:
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """A loop that first fills scratch and then uses it; `body` is that loop, and the meaning.
+    """A software-pipelined loop: it fills scratch and then uses it; `body` is its meaning.
 
     A target may fill `stages - 1` iterations ahead, in as many copies of the scratch.
     """
@@ -219,7 +219,7 @@ Stmt: TypeAlias = For | Seq | If | Alloc | Store | Reduce | Mma | Pipe
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A compiled unit: parameters (views of slots), sizes read at run time, and the loops."""
+    """A compiled unit: parameters (views of slots), run-time sizes, and the loops."""
 
     name: str
     params: tuple[Buffer, ...]
@@ -240,7 +240,7 @@ def index(value: int) -> Const:
 
 
 def statements(root: Stmt) -> Iterator[Stmt]:
-    """All statements, parents first, in program order."""
+    """All statements in program order, parents first."""
     stack: list[Stmt] = [root]
     while stack:
         statement = stack.pop()
@@ -277,7 +277,7 @@ def subexpressions(*roots: Expr) -> list[Expr]:
 
 
 def expressions(statement: Stmt) -> tuple[Expr, ...]:
-    """The expressions a statement itself evaluates (not those of its body)."""
+    """The expressions that a statement itself evaluates, without those of its body."""
     if isinstance(statement, For):
         return (statement.extent,)
     if isinstance(statement, If):
@@ -295,7 +295,7 @@ _DIGESTS: WeakMap[Expr, str] = WeakMap()
 
 
 def digest(expr: Expr) -> str:
-    """A hash of an expression, made bottom-up so that depth and sharing cost nothing."""
+    """A hash of an expression, computed bottom-up so that depth and sharing cost nothing."""
     if expr not in _DIGESTS:
         for node in subexpressions(expr):
             if node not in _DIGESTS:
@@ -316,7 +316,7 @@ def _label(node: Expr) -> str:
 
 
 def named(kernel: Kernel) -> Kernel:
-    """The kernel under a name that holds a hash of its loops: equal kernels share machine code."""
+    """The kernel under a name with a hash of its loops: equal kernels share machine code."""
     words = [_word(kernel.params), _word(kernel.sizes)]
     for statement in statements(kernel.body):
         words.append(type(statement).__name__)

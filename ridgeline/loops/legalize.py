@@ -1,5 +1,4 @@
-"""Passes over the loops of one kernel, right before its code is written; a code generator has a
-list of them."""
+"""Passes over the loops of one kernel right before code generation."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ from ridgeline.loops.steps.step import widened
 
 @dataclass(frozen=True, slots=True)
 class LoopPass:
-    """A named step: loops in, loops of the same meaning out.
+    """A named pass: loops in, loops of the same meaning out.
 
-    `work` is what it has work for, as `ingredients` says it of loops.
+    `work` lists what it has work for, in the terms of `ingredients`.
     """
 
     name: str
@@ -32,7 +31,7 @@ class LoopPass:
 
 
 def legalized(body: ir.Stmt, passes: Sequence[LoopPass]) -> ir.Stmt:
-    """The loops as a code generator takes them; passes without work for them are not entered."""
+    """The loops as a code generator takes them; passes without work for them are skipped."""
     found = ingredients(body)
     for each in passes:
         if not found.isdisjoint(each.work):
@@ -42,7 +41,7 @@ def legalized(body: ir.Stmt, passes: Sequence[LoopPass]) -> ir.Stmt:
 
 
 def ingredients(body: ir.Stmt) -> set[object]:
-    """What loops are made of: classes of statements, names of ops and types of elements."""
+    """What loops contain: classes of statements, names of ops, element types."""
     found: set[object] = set()
     for statement in ir.statements(body):
         found.add(type(statement))
@@ -60,7 +59,7 @@ _DIVISIONS = ("floordiv", "mod")
 
 
 def with_short_indices(body: ir.Stmt) -> ir.Stmt:
-    """The same statements with index arithmetic as short as the lengths of loops allow."""
+    """The statements with index arithmetic simplified by the extents of loops."""
     extents: dict[str, int] = {}
     unknown: set[str] = set()
     for loop in ir.statements(body):
@@ -112,7 +111,7 @@ def _only_fills(statement: ir.Stmt, buffers: list[ir.Buffer]) -> bool:
 
 
 def unpiped(statement: ir.Stmt) -> ir.Stmt:
-    """The statement with every pipe written out as loops over a ring of scratch."""
+    """The statement with every pipe written as loops over a ring buffer."""
     inner = map_children(statement, unpiped)
     if not isinstance(inner, ir.Pipe):
         return inner

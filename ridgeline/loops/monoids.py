@@ -1,4 +1,4 @@
-"""Monoids: what a `Reduce` statement may fold with.
+"""Monoids: what a `Reduce` statement may combine with.
 
 A monoid has a tuple of fields, their initial values and a `join` written as expressions, so that
 every user (interpreter, schedule steps, code generators) takes its meaning from here. A reduction
@@ -40,7 +40,7 @@ class Monoid:
     reassoc: bool = False
 
     def regroups_exactly(self, types: tuple[DType, ...]) -> bool:
-        """True when any grouping of the operands gives the same bits."""
+        """True if any grouping of the operands gives the same bits."""
         return not self.reassoc or all(dtype.kind != "float" for dtype in types)
 
 
@@ -140,7 +140,7 @@ def _compensated_join(left: Exprs, right: Exprs) -> Exprs:
 
 
 def compensated_total(total: Expr, lost: Expr) -> Expr:
-    """A sum with what its additions lost; nothing is lost of an infinite one."""
+    """A sum plus the rounding errors of its additions; an infinite sum has none."""
     return select(lost.eq(lost), total + lost, total)
 
 

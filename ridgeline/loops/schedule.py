@@ -1,4 +1,4 @@
-"""Schedules: lists of steps, each a checked rewrite of a kernel's loops, addressed by loop name.
+"""Schedules: lists of checked rewrites of a kernel's loops, addressed by loop name.
 
 A step is a frozen value that maps a kernel to a kernel with the same meaning, or refuses with a
 reason. A schedule can be stored as JSON and replayed. Loops of one name are one logical axis, so a
@@ -72,7 +72,7 @@ _recent: dict[tuple[int, Step], tuple[Kernel, Kernel]] = {}  # by identity, whic
 
 
 def applied(kernel: Kernel, step: Step) -> Kernel:
-    """The kernel after a step; a schedule that was found by trying is replayed at no cost."""
+    """The kernel after a step, cached: a schedule that was found by trying is replayed for free."""
     key = (id(kernel), step)
     known = _recent.get(key)
     if known is None:
@@ -124,14 +124,14 @@ def _from_json(entry: Any) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A part of a schedule that does not apply to a kernel, and why."""
+    """A step of a schedule that does not apply to a kernel, and why."""
 
     what: str
     reason: str
 
 
 class _Noting(threading.local):
-    """Where this thread notes what is left out."""
+    """Where this thread notes the steps that are left out."""
 
     notes: dict[LeftOut, None] | None = None
 
@@ -140,19 +140,19 @@ _noting = _Noting()
 
 
 def noted(notes: dict[LeftOut, None]) -> Block:
-    """Note what is left out inside the `with`, in order and each once."""
+    """A block that notes which steps are left out, in order and each once."""
     return Switch(_noting, notes=notes)
 
 
 def leave_out(what: str, refusal: ScheduleError) -> None:
-    """Note a part of a schedule that was refused."""
+    """Note a step that was refused."""
     notes = _noting.notes
     if notes is not None:
         notes[LeftOut(what, refusal.message)] = None
 
 
 def attempt(kernel: Kernel, step: Step) -> Kernel | None:
-    """The kernel after a step that only saves time; None, noted, where it does not apply."""
+    """The kernel after an optional step; None, and a note, if it does not apply."""
     try:
         return applied(kernel, step)
     except ScheduleError as refusal:

@@ -1,4 +1,4 @@
-"""Products of matrices as one nest of loops, and how the tensor cores of a GPU go about one.
+"""Matrix products in the loop form that tensor cores take, and how a GPU tiles them.
 
     for b…:                          # batches, any number of loops
       for m:                         # rows of the result
@@ -76,7 +76,7 @@ class TensorCoreTile:
 
 @dataclass(frozen=True, slots=True)
 class MatrixRead:
-    """How an operand is read: the place of an element is a sum over the loops, in elements."""
+    """How an operand is read: the offset of an element is a linear form in the loops."""
 
     buffer: Buffer
     offset: int
@@ -91,13 +91,13 @@ class MatrixRead:
 
     @property
     def turned(self) -> bool:
-        """True where rows or columns lie side by side, not the terms of a sum."""
+        """True if rows or columns are contiguous, and not the terms of a sum."""
         return self.deep != 1
 
 
 @dataclass(frozen=True, slots=True)
 class ProductNest:
-    """A nest of the form above, taken apart."""
+    """A nest of the form above, matched."""
 
     batches: tuple[For, ...]
     rows: For
@@ -127,7 +127,7 @@ _MOST_BATCHES = 3  # axes of a tensor besides those of a matrix, that the copy e
 
 
 def unreadable(nest: ProductNest) -> str:
-    """Why tiles of an operand cannot be fetched, or multiplied; empty where they can."""
+    """Why tiles of an operand cannot be loaded or multiplied; empty if they can."""
     if nest.left.dtype.name not in DTYPES or nest.left.dtype is not nest.right.dtype:
         return "operands are not both of one type of 16 bits"
     for read in (nest.left, nest.right):
@@ -145,14 +145,14 @@ def unreadable(nest: ProductNest) -> str:
 
 
 def work_behind(nest: ProductNest) -> int:
-    """Instructions, or so, that make something of an element of the result."""
+    """Roughly the number of instructions of the epilogue of one element."""
     roots = [e for s in ir.statements(nest.behind) for e in ir.expressions(s)]
     found = [e for e in ir.subexpressions(*roots) if isinstance(e, ir.OpExpr)]
     return _EXCHANGED + sum(_COSTLY if e.name in COSTLY else 1 for e in found)
 
 
 def tile_around(body: Stmt) -> tuple[TensorCoreTile, ProductNest] | None:
-    """The tile and the nest where a launch is such a product."""
+    """The tile and the nest, if a launch is such a product."""
     if not isinstance(body, Mma):
         return None
     tile = TensorCoreTile.of(body.instruction)
@@ -164,7 +164,7 @@ def tile_around(body: Stmt) -> tuple[TensorCoreTile, ProductNest] | None:
 
 
 def product_nest(statement: Stmt) -> ProductNest | str:
-    """The nest taken apart, or why it is none."""
+    """The matched nest, or the reason why it does not match."""
     loops: list[For] = []
     while isinstance(statement, For):
         loops.append(statement)
@@ -200,7 +200,7 @@ def product_nest(statement: Stmt) -> ProductNest | str:
 
 
 def _fold(fold: Stmt, sums: Buffer) -> tuple[For, For, Reduce, int | None] | str:
-    """The loops of the sum, the sum, and how many columns there are where octets are not whole."""
+    """The reduction loops, the sum, and the number of columns if octets are not whole."""
     if not (isinstance(fold, For) and fold.axis == "reduce" and isinstance(fold.body, For)):
         return "there is no loop that sums eight columns"
     lanes, columns = fold.body, None
@@ -219,7 +219,7 @@ def _fold(fold: Stmt, sums: Buffer) -> tuple[For, For, Reduce, int | None] | str
 
 
 def _bound(guard: Expr) -> int | None:
-    """The number that a test says its left side is below."""
+    """The upper bound that a test puts on its left side."""
     if isinstance(guard, ir.OpExpr) and guard.name == "lt" and isinstance(guard.args[1], Const):
         return int(guard.args[1].value)
     return None
@@ -236,7 +236,7 @@ def _starts_from_zero(start: Stmt, sums: Buffer) -> bool:
 def _read(
     load: Load, own: Sequence[tuple[str, int]], depth: str, batches: Iterable[str]
 ) -> MatrixRead | None:
-    """A load as an operand whose own loops are given with how far each steps; None for another."""
+    """A load as an operand with the strides of its own loops; None if it has another form."""
     linear: Expr = ir.index(0)
     for size, coordinate in zip(load.buffer.shape, load.index):
         linear = linear * size + coordinate

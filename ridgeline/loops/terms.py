@@ -1,4 +1,4 @@
-"""Smart constructors of expressions: `op`, `cast` and `bitcast` fold and simplify as they build.
+"""Smart constructors: `op`, `cast` and `bitcast` fold and simplify as they build.
 
 Each identity is exact: it holds for every bit pattern of the operands, wrap-around, signed zeros
 and NaN included.
@@ -99,7 +99,7 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
 
 
 def holds(wide: DType, narrow: DType) -> bool:
-    """True when every value of `narrow` is a value of `wide`."""
+    """True if every value of `narrow` is a value of `wide`."""
     if wide is narrow or narrow.kind == "bool":
         return True
     if (
@@ -457,7 +457,7 @@ def _guarded(condition: Expr, yes: Expr, no: Expr) -> Expr | None:
 
 
 def _is_dear(node: Expr) -> bool:
-    """What a guard is for: memory that may not be read, calls that should not be made."""
+    """What guards exist for: memory that may not be read, calls that should not be made."""
     return isinstance(node, Load) or (isinstance(node, OpExpr) and node.name.startswith("libm_"))
 
 

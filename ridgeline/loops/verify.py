@@ -1,4 +1,4 @@
-"""What every kernel is, as checks: names, types, scopes, kinds of loops, bounds, single writers.
+"""The verifier of kernels: names, types, scopes, loop kinds, bounds, single writers.
 
 The loop interpreter, with its checks of bounds and races, is the whole truth about one run; this
 is what can be seen in the text, in time in proportion to its length.
@@ -26,7 +26,7 @@ _sound: WeakSet[ir.Expr] = (
 
 
 def verify_kernel(kernel: ir.Kernel) -> None:
-    """Raise where a kernel breaks a rule."""
+    """Raise if a kernel breaks a rule."""
     names = [buffer.name for buffer in kernel.params]
     require(len(set(names)) == len(names), "parameters have names of their own", kernel.name)
     for buffer in kernel.params:
@@ -43,7 +43,7 @@ def verify_kernel(kernel: ir.Kernel) -> None:
 
 @dataclass(slots=True)
 class _Check:
-    """A walk in the order of the program, with what is known where it stands."""
+    """A walk in program order, with what is known at each statement."""
 
     kernel: str
     buffers: dict[str, ir.Buffer] = field(default_factory=dict)  # in scope
@@ -119,7 +119,7 @@ class _Check:
             self._single_writer(buffer, join.index, domain, ("parallel",))
 
     def element(self, buffer: ir.Buffer, index: tuple[ir.Expr, ...], domain: Domain) -> None:
-        """An element of memory that is there, and that it has."""
+        """An access is in bounds and has the right rank."""
         found = self.buffers.get(buffer.name)
         require(found == buffer, "memory is in scope where it is used", buffer, found)
         require(len(index) == len(buffer.shape), "an index has an entry an axis", buffer, index)
@@ -147,7 +147,7 @@ class _Check:
     def _single_writer(
         self, buffer: ir.Buffer, index: tuple[ir.Expr, ...], domain: Domain, kinds: tuple[str, ...]
     ) -> None:
-        """Iterations that run at one time write to elements of their own."""
+        """Concurrent iterations write to distinct elements."""
         if any(isinstance(e, ir.Load) for e in ir.subexpressions(*index)):
             return  # where memory says to write: updates, which say of themselves what they join
         named = {name for expr in (*index, *domain.guards) for name in free_vars(expr)}
@@ -156,7 +156,7 @@ class _Check:
                 require(loop.name in named, "an element has one writer", buffer.name, loop.name)
 
     def expression(self, root: ir.Expr) -> None:
-        """Variables are loops around it or sizes; operations have as many operands as they take."""
+        """Variables are enclosing loops or sizes; operations have the right number of operands."""
         around = {loop.name for loop in self.loops} | self.sizes
         for name in free_vars(root):
             require(name in around, "a variable is a loop around it", name, root)

@@ -1,4 +1,4 @@
-"""Memory by device: host memory, where values are put, and how they get to another device.
+"""Buffers and memory spaces: host memory, and the interface to memory of other devices.
 
 A `HostBuffer` is an address and a size; dropping it returns the block to a pool. Fresh pages cost
 five to thirty times what reused ones do, so blocks are kept by size class, and large ones are 2
@@ -34,10 +34,10 @@ pool = Pool()
 
 
 class HostBuffer:
-    """A piece of host memory; give it back by letting go of it.
+    """A piece of host memory, returned to the pool when it is dropped.
 
-    What happens then is C code, kept in a slot that has the finalizer's name: a finalizer in Python
-    would swallow the interrupt that comes while it runs. A buffer without one owns no memory.
+    Its finalizer is C code in a slot: one in Python would swallow an interrupt that comes while it
+    runs. A buffer without one owns no memory.
     """
 
     __slots__ = ("__del__", "__weakref__", "_owner", "_root", "address", "borrowed", "nbytes")
@@ -54,7 +54,7 @@ class HostBuffer:
 
     @classmethod
     def allocate(cls, nbytes: int, exact: bool = False) -> HostBuffer:
-        """Memory with undefined contents, 64-byte aligned, readable 64 bytes past its end.
+        """Uninitialised memory, 64-byte aligned, readable 64 bytes past its end.
 
         `exact`: in no larger block than it needs.
         """
@@ -80,26 +80,26 @@ class HostBuffer:
         return buffer
 
     def again(self) -> HostBuffer:
-        """The same memory as another object: for a time in which its contents may be other ones."""
+        """Another object over the same memory, for a time in which its contents may differ."""
         buffer = self._namesake()
         buffer._owner, buffer.borrowed = self, True
         return buffer
 
     def _namesake(self) -> HostBuffer:
-        """Another object over the same memory, which lives as long as both."""
+        """Another object over the same memory, which stays alive as long as either does."""
         buffer = HostBuffer.__new__(HostBuffer)
         buffer.address, buffer.nbytes = self.address, self.nbytes
         buffer._root = self if self._root is None else self._root
         return buffer
 
     def part(self, offset: int, nbytes: int) -> HostBuffer:
-        """Some bytes of this memory, which lives as long as they are held."""
+        """Some bytes of this memory, which keep all of it alive."""
         buffer = self.again()
         buffer.address, buffer.nbytes = self.address + offset, nbytes
         return buffer
 
     def renewed(self) -> HostBuffer:
-        """As `again`; the new object owns the memory from now on, and this one borrows it."""
+        """As `again`, but the new object owns the memory from now on and this one borrows it."""
         buffer = self._namesake()
         buffer._owner, buffer.borrowed = self._owner, self.borrowed
         self._owner, self.borrowed = _ANOTHER, True
@@ -107,7 +107,7 @@ class HostBuffer:
 
     @property
     def device_reads(self) -> bool:
-        """True where a GPU reads the memory itself."""
+        """True if a GPU can read the memory directly."""
         return self.pinned or (self._root is not None and self._root.pinned)
 
     @property
@@ -159,7 +159,7 @@ def _bytes_type(nbytes: int) -> Any:
 
 
 class Memory(Protocol):
-    """A piece of some device's memory; letting go of it gives it back."""
+    """A piece of some device's memory, freed when it is dropped."""
 
     @property
     def nbytes(self) -> int: ...
@@ -177,13 +177,13 @@ class Space(Protocol):
     """The memory of one device."""
 
     def allocate(self, nbytes: int) -> Any:
-        """Memory with undefined contents."""
+        """Uninitialised memory."""
 
     def take_in(self, array: Array) -> Any:
         """Memory with a copy of an array."""
 
     def copy(self, memory: Any) -> Any:
-        """Memory with a copy of what lies here or on another device."""
+        """A copy of memory of this or another device."""
 
 
 class HostSpace:
@@ -227,7 +227,7 @@ def on(memory: Any, name: str) -> Any:
 
 
 def misplaced(memory: Memory, name: str) -> DeviceError:
-    """What is raised where a program of a device would be given memory that it cannot reach."""
+    """The error if a program would be given memory that its device cannot reach."""
     return DeviceError(
         f"a program of {name} was given memory of {memory.device}",
         note="nothing was run; this is a fault of Ridgeline, since a value that is read on another "
@@ -237,7 +237,7 @@ def misplaced(memory: Memory, name: str) -> DeviceError:
 
 
 def require(name: str) -> device:
-    """The device under a name, if this machine has it."""
+    """The device of a name, if this machine has it."""
     found = device(name)
     if found.type != "cpu":
         space(found)
@@ -245,17 +245,18 @@ def require(name: str) -> device:
 
 
 def check_device(name: Any) -> device:
-    """The device under a name; an error where this machine does not have it."""
+    """The device of a name; an error if this machine does not have it."""
     return CPU if name is None or name == CPU else require(name)
 
 
 class Moving(tuple[Any, Lock]):
-    """Takes a node's buffer out of reach while a run overwrites its memory; readers wait for it.
+    """Replaces a node's buffer while a run overwrites its memory; readers wait for the run.
 
     The lock is held by whoever runs the program, from before this is seen until after it is gone.
-    What is asked of this waits for it, and is then answered by the buffer with the new value (or
-    the old one, if the program failed). No later run overwrites that one: this holds the node, so
-    the node is not alone. A tuple is made by C code alone, and a step makes one for every state.
+    Attributes of this object wait for it, and are then answered by the buffer with the new value
+    (or the old one, if the program failed). No later run overwrites that buffer: this holds the
+    node, so the node is not alone. A tuple is made by C code alone, and a step makes one for every
+    state.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What a device was measured to do at most: the limit that profiles compare kernels with.
+"""Measured limits of a device, with which profiles compare kernels.
 
 Figures that were taken while others used the machine are refused: a limit that is too low flatters.
 """

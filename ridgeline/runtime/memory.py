@@ -76,7 +76,7 @@ class Pool:
 
     @property
     def in_use(self) -> int:
-        """Bytes of the blocks now held by buffers."""
+        """Bytes of the blocks that buffers hold."""
         with self._lock:
             self._sort_returned()
             return self._in_use
@@ -135,7 +135,7 @@ class Pool:
                 self._lock.release()
 
     def trim(self, keep: int = 0) -> int:
-        """Give cached memory back to the system until `keep` bytes are left; bytes released."""
+        """Release cached memory until `keep` bytes are left; returns the bytes released."""
         with self._lock:
             self._sort_returned()
             return self._release_to(keep)
@@ -198,7 +198,7 @@ def block_bytes(nbytes: int) -> int:
 
 @lru_cache(maxsize=4096)
 def exact_bytes(nbytes: int) -> int:
-    """The block for `nbytes` where every byte counts: large ones are whole pages."""
+    """The block for `nbytes` without slack: large ones are whole pages."""
     return (nbytes + _PAGE - 1) & -_PAGE if nbytes >= LARGE else block_bytes(nbytes)
 
 

@@ -1,4 +1,4 @@
-"""What a kernel touches: the stride of every access in every loop variable."""
+"""Access patterns of a kernel: the stride of every access in every loop variable."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class LoopAccess:
 
     @property
     def bytes(self) -> float:
-        """The size of the buffer; endless where that is known only at run time."""
+        """The size of the buffer; infinite if it is known only at run time."""
         sizes = [s.value if isinstance(s, Const) else inf for s in self.buffer.shape]
         return prod(sizes) * self.buffer.dtype.itemsize
 
     def footprint(self, sizes: Mapping[str, int]) -> int:
-        """The bytes that loops of these lengths touch; windows that overlap are counted once."""
+        """The bytes that loops of these lengths touch; overlapping windows count once."""
         steps = prod(n for axis, n in sizes.items() if self.stride(axis))
         held = [int(s.value) for s in self.buffer.shape if isinstance(s, Const)]
         whole = prod(held) if len(held) == len(self.buffer.shape) else steps

@@ -1,4 +1,4 @@
-"""Sums stay accurate however long they are: what a family's schedule sums in one go is cascaded.
+"""Accurate summation: cascade the long sums of a scheduled kernel.
 
 A chain of additions may lose half an ulp of the sum in each. Short ones are left alone, since lanes
 and threads, which are joined in pairs, have made most sums short.
@@ -74,17 +74,17 @@ def _wanted(
 
 
 def _lanes(kernel: Kernel) -> int:
-    """Parts of one sum that are summed side by side."""
+    """Partial sums that are computed side by side."""
     loops = (s for s in ir.statements(kernel.body) if isinstance(s, For) and s.axis == "reduce")
     apart = {s.name: _length(s) or 1 for s in loops if s.kind in ("vector", "thread", "grid")}
     return prod(apart.values())
 
 
 def _is_read_from_afar(kernel: Kernel, loop: For, machine: Machine) -> bool:
-    """True for plain sums in float32 down columns of a matrix that no near cache holds.
+    """True for float32 sums down columns of a matrix that no near cache holds.
 
-    Each step waits for memory so long that its numbers can be added in double precision meanwhile,
-    and blocks would interrupt the loads.
+    Each step waits for memory, so its numbers can be added in double precision meanwhile, and
+    blocks would interrupt the loads.
     """
     inner = [s for s in ir.statements(loop.body) if isinstance(s, For)]
     lanes = {Var.make(s.name) for s in inner if s.kind == "vector" and s.axis == "spatial"}
@@ -103,7 +103,7 @@ def _is_read_from_afar(kernel: Kernel, loop: For, machine: Machine) -> bool:
 
 
 def _chains(statement: Stmt, around: tuple[For, ...]) -> Iterator[tuple[For, ...]]:
-    """Serial loops one inside the other that sum into the same accumulators, to the innermost."""
+    """Nested serial loops that sum into the same accumulators, down to the innermost."""
     if isinstance(statement, For):
         own = sums_of(statement)
         outer = sums_of(around[-1]) if around else {}
@@ -118,7 +118,7 @@ def _chains(statement: Stmt, around: tuple[For, ...]) -> Iterator[tuple[For, ...
 
 
 def _within(loop: For) -> int:
-    """Additions into one accumulator that an iteration makes in turn."""
+    """The number of successive additions into one accumulator in an iteration."""
     most = 1
     stack: list[tuple[Stmt, int]] = [(loop.body, 1)]
     while stack:
@@ -135,7 +135,7 @@ def _within(loop: For) -> int:
 
 
 def _adds_in_turn(loop: For) -> bool:
-    """False where iterations have accumulators of their own, which are joined in pairs."""
+    """False if iterations have accumulators of their own, which are combined pairwise."""
     if loop.axis != "reduce" or loop.kind in ("thread", "grid"):
         return False
     lane = Var.make(loop.name)
@@ -161,7 +161,7 @@ def _cut(nest: tuple[For, ...], inside: int, longest: int, in_blocks: bool) -> I
 
 
 def _block(length: int | None, most: int) -> int:
-    """Iterations of a block; equal ones, where that makes them no shorter than half."""
+    """Iterations of a block; blocks of equal length, if that at most halves them."""
     even = (b for b in range(most, most // 2, -1) if length is not None and length % b == 0)
     return next(even, most)
 

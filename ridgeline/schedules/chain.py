@@ -1,4 +1,4 @@
-"""Chains of contractions: a block of rows goes through all stages while it lies in cache.
+"""Chains of contractions: a block of rows passes through all stages while it is in cache.
 
 A task is a block of rows. Its scores are register tiles over packed columns, its folds run in
 lanes along each row, and its weighted sums are register tiles again, over the outputs. Pieces of
@@ -34,7 +34,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
 
 
 class _Plan:
-    """The steps under construction, and the names that loops have by now."""
+    """The steps chosen so far, and the current names of loops."""
 
     def __init__(self, lowered: Lowered, machine: Machine) -> None:
         assert lowered.chain is not None
@@ -97,10 +97,10 @@ class _Plan:
         return next((rows for rows in _BLOCKS if rows * size <= room), _BLOCKS[-1])
 
     def _cut_rows(self) -> tuple[list[str], list[str], str]:
-        """Blocks of rows and tiles in them, with one body for all: it is long.
+        """Blocks of rows and tiles in them, with one body for all, since it is long.
 
-        The last tile runs the last row again where rows are missing, and the last block tests
-        which tiles it has.
+        The last tile repeats the last row if rows are missing, and the last block tests which tiles
+        exist.
         """
         length, tiles = self.lengths["m"], self._block() // _TILE
         if length <= _TILE:
@@ -112,14 +112,14 @@ class _Plan:
         return ["m.0.0"], ["m.0.1"], "m.1"
 
     def _cut_columns(self, name: str) -> tuple[list[str], str]:
-        """Cut an axis that is longer than a piece; its outer name, if any, and its inner one."""
+        """Split an axis that is longer than a piece; its outer name, if any, and its inner one."""
         if self.lengths[name] <= self.width:
             return [], name
         self.chosen.append(Split(name, self.width))
         return [f"{name}.0"], f"{name}.1"
 
     def _fold_in_lanes(self, names: list[str]) -> None:
-        """Folds over columns keep one accumulator a lane; stores along them need none."""
+        """Reductions over columns keep one accumulator per lane; stores along them need none."""
         now = self._now()
         folded = {
             s.name for s in ir.statements(now.body)
@@ -133,7 +133,7 @@ class _Plan:
             self._attempt(Skip(tuple(pieces)))
 
     def _pack(self, within: list[str], column: str, summed: str, axes: tuple[str, ...]) -> None:
-        """A matrix whose columns lie apart in memory is turned once for all rows of the block."""
+        """Transpose a matrix with strided columns once for all rows of the block."""
         if not within or not column:
             return
         touched = [a for a in accesses(self.kernel) if a.stride(column) not in (0, None)]
@@ -144,7 +144,7 @@ class _Plan:
         self._attempt(CacheRead(apart[0].buffer.name, within[0], axes, square))
 
     def _turn(self, within: list[str], tile: str, column: str, lanes: str) -> None:
-        """What scores are joined with and lies the other way round, as a mask in a gradient."""
+        """Transpose what is combined with scores in another order, such as a mask in a gradient."""
         if not within:
             return
         for access in accesses(self.kernel):
@@ -158,7 +158,7 @@ class _Plan:
                 )
 
     def _attempt(self, step: Step) -> None:
-        """A step that only saves time, where it can be applied."""
+        """Add an optional step, if it applies."""
         made = attempt(self._now(), step)
         if made is not None:
             self.chosen.append(step)

@@ -1,4 +1,4 @@
-"""Contractions: the register tile that costs least, a packed operand, and the loops around them.
+"""Contractions: the cheapest register tile, a packed operand, and the loops around them.
 
 Loops that walk all memory as one, as rows and columns of the image under a 1×1 window do, are fused
 first. A row-major matrix with few rows on the other side is read once (`streaming_steps`): a
@@ -81,7 +81,7 @@ def _partly_known_steps(
     unknown: set[str],
     machine: Machine,
 ) -> list[Step]:
-    """The best tile of the axes whose lengths are known; the others are loops around it."""
+    """The best tile of the axes of known length; the others are loops around it."""
     loads = [a for a in touched if not a.is_store and set(a.strides) & set(inner)]
     stores = [a for a in touched if a.is_store]
     tiles = [
@@ -111,7 +111,7 @@ def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
 def best_tile(
     touched: list[LoopAccess], rows: dict[str, int], inner: dict[str, int], machine: Machine
 ) -> tuple[float, RegisterTile, Panel | None]:
-    """The lowest cost, in cycles per useful multiplication, its tile and what that packs."""
+    """The lowest cost, in cycles per useful multiplication, with its tile and packing."""
     loads = [a for a in touched if not a.is_store and set(a.strides) & set(inner)]
     stores = [a for a in touched if a.is_store]
     best: tuple[float, RegisterTile, Panel | None] | None = None
@@ -134,7 +134,7 @@ def _tile_steps(
 ) -> list[Step]:
     """Steps for a tile; what `streamed` axes index is read once, by all tiles that need it.
 
-    `sums` is where the kernel sums up.
+    `sums` are the accumulators of the kernel.
     """
     chosen: list[Step] = []
     if panel is not None and panel.block < rows[panel.shared_by[0]]:
@@ -183,10 +183,10 @@ def _tile_steps(
 def _unrolled_sum(
     tile: RegisterTile, touched: list[LoopAccess], inner: dict[str, int], machine: Machine
 ) -> list[Step]:
-    """A short summed axis is copied out, where registers hold what its steps read in common.
+    """Unroll a short summed axis, if registers hold the values that its steps share.
 
-    Neighbouring windows of a convolution overlap: the compiler keeps what they share, and would
-    push accumulators out of registers for it.
+    Neighbouring windows of a convolution overlap: the compiler would keep what they share, and
+    spill accumulators for it.
     """
     summed = [n for n in inner if n != tile.vector or tile.lanes < inner[n]]
     last = summed[-1] if summed else ""
@@ -210,7 +210,7 @@ def _overlaps(tile: RegisterTile, touched: list[LoopAccess], inner: dict[str, in
 
 
 def _common(load: LoopAccess, tile: RegisterTile, axis: str, length: int) -> int:
-    """The values that steps of an axis read between them, if some are read by several steps."""
+    """The values that steps of an axis share, if several steps read some of them."""
     offsets = {0}
     for name, factor in tile.unroll:
         offsets = {p + i * (load.stride(name) or 0) for p in offsets for i in range(factor)}
@@ -221,7 +221,7 @@ def _common(load: LoopAccess, tile: RegisterTile, axis: str, length: int) -> int
 def _in_blocks(
     tile: RegisterTile, panel: Panel, rows: dict[str, int]
 ) -> tuple[RegisterTile, Panel, dict[str, int]]:
-    """The same tile and panel once the first shared axis is cut into blocks."""
+    """The same tile and panel after the first shared axis is cut into blocks."""
     axis, *others = panel.shared_by
     inside = f"{axis}.1"
     cut: dict[str, int] = {}
@@ -244,9 +244,9 @@ def _vector_inner(tile: RegisterTile, inner: dict[str, int]) -> tuple[str, list[
 def fuse_contiguous(
     kernel: Kernel, rows: dict[str, int], inner: dict[str, int]
 ) -> tuple[list[Fuse], Kernel, dict[str, int], dict[str, int]]:
-    """Steps that fuse loops that walk all memory as one; the kernel and its axes after them.
+    """Steps that fuse loops over contiguous memory, with the kernel and its axes after them.
 
-    A longer loop fills vectors and tiles with less left over.
+    A longer loop fills vectors and tiles with less remainder.
     """
     steps: list[Fuse] = []
     refused: set[tuple[str, str]] = set()
@@ -310,7 +310,7 @@ def streaming_steps(
 
 
 def _run(length: int, width: int, machine: Machine) -> int | None:
-    """Elements of a row for one task: a divisor that gives every core an equal share."""
+    """Elements of a row in one task: a divisor that gives every core an equal share."""
     wanted = min(_MOST_RUN, length // machine.threads)
     sizes = range(wanted - wanted % width, _LEAST_RUN - 1, -width)
     return next((size for size in sizes if length % size == 0), None)

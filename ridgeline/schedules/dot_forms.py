@@ -1,4 +1,4 @@
-"""What registers can hold of a product by a dot-product instruction, and the tasks of a core.
+"""Dot-product instructions: what their registers hold, and the tasks of a core.
 
 Costs are counted in cycles. Those of tile registers are of Emerald Rapids, where reading tiles from
 a core's second cache takes longer than multiplying them: what is read again should be in the first.

@@ -1,4 +1,4 @@
-"""Products of narrow numbers by instructions that sum several of them into each lane.
+"""Products of narrow numbers by instructions that sum several of them in each lane.
 
 Such an instruction wants the elements it sums next to each other, as words. The right operand is
 packed in strips `[summed / depth, lanes, depth]`. Rows of the left one often have their words as
@@ -68,7 +68,7 @@ def best_dot(
     inner: dict[str, int],
     machine: Machine,
 ) -> Dot | None:
-    """How to run a contraction by an instruction on narrow numbers; None where none fits."""
+    """The cheapest dot-product instruction for a contraction; None if none fits."""
     sums = [s for s in ir.statements(kernel.body) if isinstance(s, Reduce)]
     read = factors(sums[0]) if len(sums) == 1 else None
     if read is None or len(inner) != 1:
@@ -94,9 +94,9 @@ def best_dot(
 
 
 def fitting(row: Instruction, left: DType, right: DType, total: DType) -> DType | None:
-    """What an instruction takes the left operand for, which may be offset; None if it cannot.
+    """The type as which an instruction takes the left operand, perhaps offset; None if it cannot.
 
-    There are instructions on tile registers for signed and unsigned bytes, so none is offset there.
+    Tile registers have instructions for signed and unsigned bytes, so none is offset there.
     """
     if (right, total) != (row.right, row.total):
         return None
@@ -118,7 +118,7 @@ def _axes(
 
 
 def _sized(shape: Shape, form: DotTile) -> Iterator[Dot]:
-    """A form with its blocks, where the caches hold what is packed."""
+    """A form with blocks such that caches hold what is packed."""
     machine, rows, depth = shape.machine, shape.rows, shape.depth
     left, right, strip = form.left, shape.packed_right(), form.strip
     if strip * depth * right.dtype.itemsize > machine.l2_bytes // 2:
@@ -182,7 +182,7 @@ def dot_steps(dot: Dot, rows: dict[str, int], depth: int) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """The loops of a task, from the outermost to the innermost; lists are of one loop or none."""
+    """The loops of a task, outermost first; a list holds one loop or none."""
 
     strips: list[str]
     pieces: list[str]

@@ -1,4 +1,4 @@
-"""The facts of a machine that default schedules depend on, and how cores share a kernel's tasks.
+"""The facts about a CPU that default schedules depend on, and how cores share tasks.
 
 The thread pool gives every core an equal range of tasks (`runtime/cpu/pool_ir.py`), which it works
 through in parts; a core that is done takes parts of others.
@@ -54,12 +54,12 @@ class Machine:
 
     @property
     def far(self) -> float:
-        """What a byte that no cache holds takes to read, in multiply-adds of full vectors."""
+        """The cost of reading a byte from memory, in multiply-adds of full vectors."""
         return _WAITING * self.core_flops / (2 * self.lanes(4)) / self.core_bytes
 
 
 def grain(tasks: int, seconds: float, machine: Machine) -> int:
-    """Tasks handed out at a time; all of them where the work is too short to share."""
+    """Tasks handed out at a time; all of them if the work is too short to share."""
     if machine.threads == 1 or seconds < shared_from(machine):
         return max(tasks, 1)
     per_task = seconds / tasks
@@ -68,7 +68,7 @@ def grain(tasks: int, seconds: float, machine: Machine) -> int:
 
 
 def shared_from(machine: Machine) -> float:
-    """Seconds of work from which sharing it surely pays, with two threads at the least."""
+    """Seconds of work from which sharing surely pays, even with two threads."""
     threads = max(machine.threads, 2)
     as_long = machine.region_seconds * threads / (threads - 1)  # equal shares and a parallel step
     return _SURE * as_long

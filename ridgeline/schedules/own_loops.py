@@ -1,4 +1,4 @@
-"""Ops with loops of their own: rows run in parallel, in lanes where they lie side by side.
+"""Ops with own loops: rows run in parallel, and in vector lanes if they are adjacent.
 
 Ranks are different: all pairs of a row are compared, so the lanes are elements of the row.
 """
@@ -57,7 +57,7 @@ def _is_sums(statement: Stmt) -> TypeGuard[Alloc]:
 def _columns(
     sums: Buffer, rows: list[str], extents: Mapping[str, int | None], machine: Machine
 ) -> int:
-    """Columns that are summed side by side: their sums fit a cache, and all cores have some."""
+    """Columns that are summed together: their sums fit a cache, and all cores have some."""
     elements = prod(int(size.value) for size in sums.shape if isinstance(size, Const))
     room = machine.l1_bytes // (elements * sums.dtype.itemsize)
     share = prod(extents[row] or 1 for row in rows) // machine.threads

@@ -27,7 +27,7 @@ def ways_to_read(
     inner: dict[str, int],
     machine: Machine,
 ) -> Iterator[Panel | None]:
-    """The panel to pack for a tile, and None where its operands can be read as they lie."""
+    """The panel to pack for a tile; also None, if its operands can be read in place."""
     operand = _in_lanes(tile, touched, rows, inner, machine)
     panel = None if operand is None else _panel(tile, operand, rows, inner, machine)
     yield panel
@@ -37,7 +37,7 @@ def ways_to_read(
 
 
 def _reuse(operand: LoopAccess, tile: RegisterTile, rows: dict[str, int]) -> int:
-    """The tiles that read a strip."""
+    """The number of tiles that read a strip."""
     factors = dict(tile.unroll)
     others = [n for n in rows if n != tile.vector and operand.stride(n) == 0]
     return prod(ceil(rows[n] / factors.get(n, 1)) for n in others)
@@ -46,9 +46,10 @@ def _reuse(operand: LoopAccess, tile: RegisterTile, rows: dict[str, int]) -> int
 def _lies_well(
     operand: LoopAccess, tile: RegisterTile, inner: dict[str, int], machine: Machine
 ) -> bool:
-    """True for a strip of whole lines that stays in a core's cache: few fall on one set of it.
+    """True for a strip of whole cache lines that stays in cache without conflict misses.
 
-    Next to a tile over several axes it does not: that reads the other operand in many places.
+    Next to a tile over several axes it does not stay: such a tile reads the other operand at many
+    addresses.
     """
     summed = [n for n in inner if operand.stride(n)]
     size = operand.buffer.dtype.itemsize
@@ -68,7 +69,7 @@ def _in_lanes(
     inner: dict[str, int],
     machine: Machine,
 ) -> LoopAccess | None:
-    """The one operand whose elements fill the lanes, unless it lies in the order of a strip."""
+    """The one operand whose elements fill the lanes, unless it is in strip order already."""
     if tile.vector not in rows:
         return None
     in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) != 0]
@@ -88,7 +89,7 @@ def _panel(
     inner: dict[str, int],
     machine: Machine,
 ) -> Panel | None:
-    """Pack the operand when many tiles read it and a packed strip stays in cache."""
+    """Pack the operand if many tiles read it and a packed strip stays in cache."""
     factors = dict(tile.unroll)
     others = [n for n in rows if n != tile.vector]
     shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]
@@ -120,7 +121,7 @@ def _panel(
 
 
 def _is_strip(operand: LoopAccess, tile: RegisterTile, inner: dict[str, int]) -> bool:
-    """True where memory is in the order in which tiles read it: lanes, then the summed axes."""
+    """True if memory is in the order in which tiles read it: lanes, then the summed axes."""
     step, lanes = tile.lanes, operand.stride(tile.vector) == 1
     for name in reversed(inner):
         if operand.stride(name) not in (0, step):
@@ -177,7 +178,7 @@ def _packing(
     inner: dict[str, int],
     machine: Machine,
 ) -> tuple[int, float]:
-    """The side of the squares to turn, and the cycles an element costs."""
+    """The side of the squares to transpose, and the cycles that an element costs."""
     if operand.stride(tile.vector) == 1:
         return 0, _COPIED
     side = machine.lanes(operand.buffer.dtype.itemsize)

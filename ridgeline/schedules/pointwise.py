@@ -47,7 +47,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
 
 
 def is_long(kernel: Kernel) -> bool:
-    """True where an element takes hundreds of instructions, in float64 whatever its type.
+    """True if an element takes hundreds of instructions, in float64 whatever its type.
 
     They overlap one another, and a second copy for the last few elements would double the code.
     """
@@ -81,7 +81,7 @@ def loop_extents(kernel: Kernel) -> dict[str, int | None]:
 
 
 def streams(lowered: Lowered, kernel: Kernel, machine: Machine) -> list[Step]:
-    """Results larger than the last cache are written past it."""
+    """Write results larger than the last-level cache with non-temporal stores."""
     found: list[Step] = []
     for access in accesses(kernel):
         elements = 1

@@ -41,7 +41,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
 
 
 def _read_once(kernel: Kernel, inner: list[str], chosen: list[Step]) -> Kernel:
-    """Folds that do not wait for one another run as one."""
+    """Merge reductions that are independent of each other."""
     for name in inner:
         step = FuseSiblings(name)
         made = attempt(kernel, step) if _folds(kernel, name) > 1 else None
@@ -58,13 +58,13 @@ def _folds(kernel: Kernel, axis: str) -> int:
 
 
 def _columns(extents: dict[str, int | None], inner: list[str]) -> float:
-    """How many elements a row has; endless where that is known only at run time."""
+    """The number of elements of a row; infinite if it is known only at run time."""
     lengths = [extents[name] for name in inner]
     return inf if None in lengths else prod(length or 1 for length in lengths)
 
 
 def _scattered(touched: list[LoopAccess], axis: str) -> int:
-    """Loads whose lanes would lie apart."""
+    """Loads whose lanes would not be contiguous."""
     loads = [a for a in touched if not a.is_store]
     return sum(a.stride(axis) not in (0, 1) and axis not in a.runs for a in loads)
 
@@ -112,7 +112,7 @@ def _lanes_are_rows(
 
 
 def _row_registers(rows: list[int], machine: Machine) -> int:
-    """Vectors of rows that a task has: four read longer runs of memory, if all cores have tasks."""
+    """Vectors of rows in a task: four read longer runs of memory, if all cores have tasks."""
     wide = machine.lanes(4) * _LANE_REGISTERS
     tasks = prod(rows[:-1]) * (rows[-1] // wide)
     return _LANE_REGISTERS if tasks >= 2 * machine.threads else 2

@@ -1,4 +1,4 @@
-"""Where values lie: parameters, shared memory, workspaces, and registers spread over threads."""
+"""Loads and addresses: parameters, shared memory, workspaces, and distributed registers."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class Accesses:
         return f"{registers.name}[{at}] = {value};"
 
     def _is_packed(self, buffer: Buffer) -> bool:
-        """True for what lies in memory, or several elements to a register."""
+        """True for elements in memory, or several to a register."""
         registers = self.registers.get(buffer.name)
         return registers is None or registers.packed
 
     def _owner(self) -> str | None:
-        """The test that lets one thread of those that run a statement alike write to memory."""
+        """The test that lets one of several equivalent threads write to memory."""
         covered = 0
         for bits in self.chain:
             covered |= bits.mask
@@ -142,7 +142,7 @@ class Accesses:
         return made
 
     def _element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """An element as something that can be assigned to."""
+        """An element as an assignable expression."""
         registers = self.registers.get(buffer.name)
         if registers is None:
             return f"{self._pointer(buffer)}[{self._linear(buffer.shape, index)}]"

@@ -1,4 +1,4 @@
-"""Where threads must wait for one another: the barriers that the IR leaves out.
+"""Barrier insertion: where the threads of a block must wait for one another.
 
 Between two waits, memory that several threads can see may be read by all or written by one, but
 not both. Statements that stand outside the thread loops are looked at in order; a wait is due
@@ -17,7 +17,7 @@ Memory = Hashable
 
 
 def memory(buffer: Buffer) -> Memory:
-    """What a buffer lies in: views of one slot are one memory."""
+    """The memory of a buffer: views of one slot are one memory."""
     return buffer.slot if buffer.slot >= 0 else buffer
 
 
@@ -29,21 +29,21 @@ class Touched:
     writes: set[Memory] = field(default_factory=set)
 
     def clashes(self, later: Touched) -> bool:
-        """True when statements that come later must wait for these."""
+        """True if later statements must wait for these."""
         return bool(self.writes & (later.reads | later.writes) or self.reads & later.writes)
 
     def add(self, other: Touched) -> None:
-        """Take note of further statements."""
+        """Add the accesses of further statements."""
         self.reads |= other.reads
         self.writes |= other.writes
 
     def clear(self) -> None:
-        """A barrier stands here: no access is waited for any more."""
+        """A barrier: no earlier access has to be waited for."""
         self.reads, self.writes = set(), set()
 
 
 def touched(statement: Stmt, written: set[Memory]) -> Touched:
-    """What a statement touches of the memory that several threads see and some write."""
+    """The accesses of a statement to memory that several threads see and some write."""
     found = Touched()
     for inner in ir.statements(statement):
         for expr in ir.subexpressions(*ir.expressions(inner)):

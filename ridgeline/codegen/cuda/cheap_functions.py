@@ -26,7 +26,7 @@ _DECISIONS = ("lt", "le", "eq", "ne", "floor", "ceil", "round", "trunc", "sign",
 
 
 def few_steps(kernel: Kernel, nest: Stmt) -> frozenset[Expr]:
-    """The operations of one of a kernel's launches that may take few steps."""
+    """The operations of a launch that may use the hardware's approximations."""
     roots = [root for s in ir.statements(nest) for root in ir.expressions(s)]
     every = [e for e in ir.subexpressions(*roots) if isinstance(e, OpExpr)]
     found = {e for e in every if e.name in NAMES}
@@ -41,13 +41,13 @@ def few_steps(kernel: Kernel, nest: Stmt) -> frozenset[Expr]:
 
 
 def _stores_narrow_only(kernel: Kernel) -> bool:
-    """True where all that a kernel leaves behind are floats of 16 bits or fewer."""
+    """True if all results of a kernel are floats of 16 bits or fewer."""
     left = written_slots(kernel)
     return all(is_narrow_float(p.dtype) for p in kernel.params if p.slot in left)
 
 
 def _kept_wide(roots: list[Expr]) -> set[Expr]:
-    """What reaches memory or a sum without being rounded on the way."""
+    """Values that reach memory or a sum without being rounded on the way."""
     seen: set[Expr] = set()
     stack = list(roots)
     while stack:

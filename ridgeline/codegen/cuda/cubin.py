@@ -1,4 +1,4 @@
-"""What a kernel takes of a multiprocessor, read from its machine code: no GPU is asked.
+"""Resource usage of kernels, read from their machine code without a GPU.
 
 A CUBIN is an ELF file. Its section `.nv.info` lists attributes of functions by the number of their
 symbols, among them registers and the bytes of local memory; static shared memory is the size of
@@ -36,7 +36,7 @@ class _Section:
 
 
 def kernel_resources(cubin: bytes, name: str, capability: int) -> KernelResources:
-    """What function `name` takes on a GPU of a capability such as 90."""
+    """The resources of function `name` on a GPU of a capability such as 90."""
     sections = _sections(cubin)
     symbol = _symbols(cubin, sections).index(name)
     found = dict.fromkeys((_REGISTERS, _FRAME, _STACK), 0)

@@ -71,9 +71,9 @@ class Functions:
     workspace_bytes: int
 
     def block_of(self, launch: int) -> int:
-        """The block that a launch needs; 0 where any that is large enough will do.
+        """The block size that a launch needs; 0 if any that is large enough will do.
 
-        Whole warps that find nothing to do hold nobody up unless a block waits for all of them.
+        Whole warps without work delay nobody unless a block waits for all of its warps.
         """
         text, block = self.texts[launch], self.launches[launch].block
         warps = block % _WARP == 0 or ("__shfl" not in text and "__syncwarp" not in text)
@@ -170,7 +170,7 @@ class LaunchEmitter(Statements):
 
 
 def _ranges(nest: Stmt) -> dict[str, tuple[int, int]]:
-    """What the variables of loops with known lengths can be, where 32 bits hold it."""
+    """The ranges of loop variables of known length, if they fit 32 bits."""
     found: dict[str, tuple[int, int]] = {}
     unknown: set[str] = set()
     for loop in ir.statements(nest):

@@ -1,4 +1,4 @@
-"""The kernel that tells the host of a wrong index: it sets a byte if a flag is set."""
+"""The kernel that reports an index out of range to the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ridgeline.loops.ir import Buffer, For, If, Kernel, Load, Store, const, inde
 
 
 def marking() -> Kernel:
-    """Set a byte where a flag is set, and leave it as it is where not."""
+    """Set a byte if a flag is set, else leave it as it is."""
     one, first = index(1), (index(0),)
     flag, byte = (
         Buffer(name, (one,), bool_, slot=slot) for slot, name in enumerate(("flag", "byte"))

@@ -106,9 +106,10 @@ class Expressions:
         return self.value(self.simplified(expr))
 
     def place(self, expr: Expr) -> str:
-        """The value of index arithmetic of which 32 bits say all, such as of a place in memory.
+        """The value of index arithmetic modulo 2**32, for addresses.
 
-        Sums and products need no more of their parts, even where it cannot be told what these are.
+        Sums and products need only the low bits of their operands, even if the operands' ranges are
+        unknown.
         """
         expr = self.simplified(expr)
         return self.value(expr if self._is_short(expr) else _low(expr))
@@ -143,7 +144,7 @@ class Expressions:
         return ir.children(expr) if isinstance(expr, OpExpr) else ()
 
     def _written_out(self, expr: Expr) -> Expr | None:
-        """An operation that has no code of its own, made of those that have."""
+        """An operation without code of its own, composed of those that have some."""
         if not isinstance(expr, OpExpr):
             return None
         if expr not in self._expansions:
@@ -151,9 +152,9 @@ class Expressions:
         return self._expansions[expr]
 
     def _anyway(self, expr: Expr) -> list[Expr]:
-        """Costly parts of an expression that have a value whether or not it is wanted.
+        """Costly parts of an expression that can be evaluated unconditionally.
 
-        Computed before the test they are shared by all that is behind one.
+        Computed before the test, they are shared by all that is behind one.
         """
         found, stack, seen = list[Expr](), [expr], set[Expr]()
         while stack:
@@ -168,7 +169,7 @@ class Expressions:
         return found
 
     def _is_safe(self, expr: Expr) -> bool:
-        """True where all that is read for a value is there, whatever tests say."""
+        """True if all loads of a value are in range, whatever tests say."""
         if expr not in self._safe:
             loads = [e for e in ir.subexpressions(expr) if isinstance(e, Load)]
             self._safe[expr] = all(map(self.is_inside, loads))
@@ -232,7 +233,7 @@ class Expressions:
         return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide, expr in self.near)
 
     def _narrowed(self, expr: OpExpr, args: list[str]) -> list[str]:
-        """A place of 32 bits compared with a number of 64: one that is no place becomes -1."""
+        """A 32-bit index compared with a 64-bit number, which becomes -1 if it is out of range."""
         for operand, number in ((0, 1), (1, 0)):
             short = self._is_short(expr.args[operand]) and not self._is_short(expr.args[number])
             if short and self._interval(expr.args[operand])[0] >= 0:
@@ -258,7 +259,7 @@ class Expressions:
         return self.lane in above and self.lane not in below
 
     def _short_operation(self, expr: OpExpr, args: list[str]) -> str:
-        """Index arithmetic in 32 bits; operands fit, though they may be held in 64."""
+        """Index arithmetic in 32 bits; operands fit, though they may be stored in 64."""
         first = 1 if expr.name == "select" else 0
         short = [
             text if i < first or self._is_short(a) else f"(int){text}"

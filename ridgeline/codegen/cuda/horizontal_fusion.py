@@ -1,4 +1,4 @@
-"""Several kernels as one launch: its blocks are shared out among them.
+"""Horizontal fusion: several kernels in one launch, which share out its blocks.
 
 Each distinct kernel is a function; a table in constant memory says which blocks belong to which
 call, and which of the launch's addresses are its arguments. All addresses come as one parameter,
@@ -42,7 +42,7 @@ class _Row:
 
 
 def join_key(kernel: Kernel) -> tuple[int, ...] | None:
-    """Equal for kernels that can be joined, the blocks they need; None for one that can not."""
+    """Equal for kernels that can share a launch (their block size); None if one cannot."""
     if kernel.sizes or tile_around(kernel.body) is not None:
         return None
     made = functions_of(kernel)
@@ -52,7 +52,7 @@ def join_key(kernel: Kernel) -> tuple[int, ...] | None:
 
 
 def fits(parts: Sequence[Kernel], addresses: int, parameter_bytes: int) -> bool:
-    """Whether calls of these kernels, with so many addresses between them, are one launch."""
+    """Whether calls of these kernels, with so many addresses in all, fit into one launch."""
     distinct = len({kernel.name for kernel in parts})
     return distinct <= _MOST_FUNCTIONS and (addresses + 1) * ADDRESS <= parameter_bytes
 
@@ -128,7 +128,7 @@ def _table(kind: str, name: str, values: Sequence[int]) -> str:
 
 
 def _find(count: int) -> list[str]:
-    """The call to which a block belongs, by halving the table."""
+    """The call to which a block belongs, by binary search in the table."""
     return [
         f"  unsigned int low = 0, high = {count};",
         "  while (high - low > 1) {",

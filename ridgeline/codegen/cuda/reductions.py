@@ -1,4 +1,4 @@
-"""Joining what the threads of a reduce loop have folded: shuffles, shared memory, clusters.
+"""Cross-thread reductions: shuffles, shared memory, clusters.
 
 Every thread ends with the joint value. Within a warp values are exchanged by shuffles; across
 warps each leaves its part in shared memory; across the blocks of a cluster each writes its part
@@ -39,7 +39,7 @@ class Joining:
     scratch: Callable[[int], str]
 
     def write(self, site: ThreadJoin, join: Join) -> None:
-        """Leave the joint value of all threads in the values."""
+        """Leave the combined value of all threads in each of them."""
         bits = site.bits
         low, high = bits.divisor, bits.divisor * bits.extent
         self._shuffle(site, join, low, min(high, _WARP))

@@ -1,4 +1,4 @@
-"""What the code generator hands to the runtime: a text, and how to launch what is in it."""
+"""The result of the CUDA code generator: a text, and how to launch its kernels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Launch:
     maps: tuple[TileMap, ...] = ()
 
     def blocks(self, sizes: Mapping[str, int] | None = None) -> int:
-        """How many blocks to launch; 0 means that there is nothing to do."""
+        """The number of blocks to launch; 0 if there is no work."""
         known = {Var.make(name): index(value) for name, value in (sizes or {}).items()}
         factors = [substitute(factor, known) for factor in self.grid]
         assert all(isinstance(f, Const) for f in factors), "every size has a value"

@@ -1,4 +1,4 @@
-"""Statements of the loop IR as CUDA C++: loops over threads, joining what they fold, waiting.
+"""Statements of the loop IR as CUDA C++: thread loops, their reductions, and barriers.
 
 Thread loops become bits of the thread's number; what threads fold into one place is folded by each
 on its own first and joined behind the loop. Barriers stand where a thread needs what others wrote.
@@ -59,7 +59,7 @@ class Statements(VectorLoops):
             self._write(statement)
 
     def _ordered(self, statement: Stmt) -> None:
-        """Wait where a statement outside the innermost thread loops needs it."""
+        """Insert a barrier before a statement outside the innermost thread loops if needed."""
         if self.team == 1 or self.values.lane is not None:
             return
         bound = isinstance(statement, For) and statement.kind == "thread"
@@ -178,7 +178,7 @@ class Statements(VectorLoops):
             self._join_threads(bits, team, group, outer, monoid)
 
     def _private(self, loop: For) -> list[tuple[list[Registers], Monoid]]:
-        """Accumulators of a thread's own, holding the neutral value, for those it folds into."""
+        """Private accumulators of a thread, initialised to the neutral value."""
         groups: dict[tuple[Buffer, ...], str] = {}
         own = {s.buffer for s in ir.statements(loop.body) if isinstance(s, Alloc)}
         for statement in ir.statements(loop.body):

@@ -1,4 +1,4 @@
-"""Which bits of a thread's number each thread loop takes, and what memory each buffer gets.
+"""Which bits of the thread number each thread loop takes, and where buffers are stored.
 
 Thread loops come in powers of two. In a nest of them the innermost loop takes the lowest bits.
 Statements outside some thread loops run in all their threads alike; what they write to memory is

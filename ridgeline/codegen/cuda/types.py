@@ -1,4 +1,4 @@
-"""Element types in CUDA C++: how they lie in memory, what holds them in registers, literals."""
+"""Element types in CUDA C++: their form in memory and in registers, and literals."""
 
 from __future__ import annotations
 

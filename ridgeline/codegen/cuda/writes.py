@@ -1,4 +1,4 @@
-"""Stores and joins: into registers, into memory by one thread, into memory by many at once."""
+"""Stores and reductions: into registers, into memory by one thread, or atomically by many."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Writes(Accesses):
         self.together = False  # statements that change nothing that another of them reads
 
     def _fetched(self, statement: Store) -> str | None:
-        """What goes to shared memory from a place that may not be there: another one is read then.
+        """A load for shared memory that may be out of range: another element is loaded then.
 
-        Loads without a branch between them are under way together.
+        Loads without a branch between them are in flight together.
         """
         read = statement.value
         if statement.buffer.scope != "shared" or not is_guarded_read(read):
@@ -94,7 +94,7 @@ class Writes(Accesses):
                 self._reduce(statement)
 
     def _moved(self, store: Store) -> Load | None:
-        """The narrow element that a store moves as it is; None for one that computes."""
+        """The narrow element that a store copies unchanged; None for a store that computes."""
         source, dtype = store.value, store.buffer.dtype
         if not isinstance(source, Load) or source.dtype is not dtype or not is_narrow_float(dtype):
             return None

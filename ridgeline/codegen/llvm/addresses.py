@@ -1,4 +1,4 @@
-"""How addresses move: over the lanes of a vector, and over steps, where lines are asked for ahead.
+"""Address arithmetic: over the lanes of a vector, and over iterations, for prefetching.
 
 `over_lanes` splits an index into a part that all lanes share and one known number per lane, also
 through divisions and remainders whose other terms divide evenly: `(8*i + v) // 2` over eight
@@ -121,14 +121,14 @@ def holds_in_lanes(condition: Expr, var: str, lanes: int) -> tuple[bool, ...] | 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """An access some steps later, and the bytes from it to each line that a step touches."""
+    """An access some iterations later, and the byte offset of each line that one touches."""
 
     load: Load
     offsets: tuple[int, ...]
 
 
 def ahead_of(loop: For, cache_bytes: int, around: Sequence[For] = ()) -> Iterator[Ahead]:
-    """What a serial loop around unrolled and vector loops reads of buffers beyond a cache."""
+    """What to prefetch in a serial loop around unrolled and vector loops."""
     inside = [s for s in ir.statements(loop.body) if isinstance(s, For)]
     if any(s.kind not in ("unroll", "vector") for s in inside):
         return
@@ -148,7 +148,7 @@ def ahead_of(loop: For, cache_bytes: int, around: Sequence[For] = ()) -> Iterato
 
 
 def after(loop: For, rest: Sequence[Stmt], cache_bytes: int) -> Iterator[Ahead]:
-    """What the statements behind a long loop read of buffers beyond a cache, each line once."""
+    """What to prefetch for the statements after a long loop, each line once."""
     steps = isinstance(loop.extent, Const) and int(loop.extent.value) >= _LEAST_STEPS
     if not steps or not _is_flat(loop.body):
         return

@@ -52,7 +52,7 @@ class _Section:
 
 @dataclass(slots=True)
 class _Image:
-    """An object being laid out: its bytes-to-be and the stubs for symbols of the process."""
+    """An object being laid out: its bytes and the stubs for symbols of the process."""
 
     data: bytearray
     base: int
@@ -84,7 +84,7 @@ class Mapped:
 
 
 def unmap(base: int, size: int) -> None:
-    """Give the memory of an object back; nothing may call it any more."""
+    """Unmap an object; nothing may call it any more."""
     _libc.munmap(base, size)
 
 

@@ -44,10 +44,10 @@ from ridgeline.loops.monoids import MONOIDS, SUMS, Monoid
 
 
 class ReductionEmitter(ExpressionEmitter):
-    """Emits the statements that fold."""
+    """Emits reductions."""
 
     def reduce(self, statement: ir.Reduce) -> None:
-        """Emit one fold into its accumulators."""
+        """Emit one reduction into its accumulators."""
         monoid = MONOIDS[statement.monoid]
         across = self.lanes_var is not None and not any(
             self.lanes_var in free_vars(i) for i in statement.index
@@ -85,7 +85,7 @@ class ReductionEmitter(ExpressionEmitter):
         self.lanes_var, self.lane_count = saved, count
 
     def _fold_lanes(self, monoid: Monoid, statement: ir.Reduce, values: list[Value]) -> list[Value]:
-        """Join all lanes of each value into one."""
+        """Combine all lanes of each value."""
         lanes = self.lane_count
         values = [self.widen(v, lanes) for v in values]
         if self.lane_mask is not None:
@@ -257,7 +257,7 @@ class KernelEmitter(ReductionEmitter):
                 self._around.pop()
 
     def _iteration(self, loop: ir.For, number: int) -> None:
-        """One turn of a loop by itself."""
+        """Emit a single iteration of a loop."""
         here = {ir.Var.make(loop.name): ir.index(number)}
         self.stored |= {substitute(e, here) for e in self.stored if loop.name in free_vars(e)}
         self.statement(replace_variables(loop.body, {loop.name: ir.index(number)}))
@@ -288,7 +288,7 @@ class KernelEmitter(ReductionEmitter):
         self.lanes_var, self.lane_mask, self.lane_bits, self.lane_count = None, None, None, 1
 
     def _transpose(self, loop: ir.For) -> None:
-        """Read rows along the outer loop, turn squares of them, write columns along the inner."""
+        """Read along the outer loop, transpose squares, write along the inner loop."""
         side, inner = length(loop), loop.body
         assert isinstance(inner, ir.For) and isinstance(inner.body, ir.Store)
         store, across = inner.body, ir.Var.make(inner.name)

@@ -1,4 +1,4 @@
-"""Expressions as LLVM IR: each value stands in the outermost scope where its operands are known.
+"""Expressions as LLVM IR: each value is placed in the outermost scope where it is available.
 
 So invariant code never stands inside a loop, and no optimiser has to move it. What was computed is
 found again by its expression, in the scopes around the place at hand.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def emit_outlined(emit: ScalarEmitter, name: str, *operands: Value) -> Value:
-    """A call of an expansion's function, which is added to the module."""
+    """A call of an expansion as a function, which is added to the module."""
     operands = emit.matched(*operands)
     kind, lanes = operands[0].dtype, operands[0].lanes
     function = f"{name}_{mangled(register_type(kind), lanes)}"
@@ -94,7 +94,7 @@ _FAR = ("libm_sin", "libm_cos")  # called for arguments that are far out only
 
 
 def library_call(expr: Expr) -> OpExpr | None:
-    """The call of the C library that an expression makes where its condition holds, if it does."""
+    """The conditional call of the C library that an expression makes, if any."""
     if not isinstance(expr, OpExpr) or expr.name != "guarded":
         return None
     chosen = expr.args[1]
@@ -191,11 +191,11 @@ class ExpressionEmitter(MemoryEmitter):
         self.scopes[-1].lines.append(f"  {instruction}")
 
     def shared(self, key: object, depth: int) -> Value | None:
-        """A value remembered in the scope at `depth`."""
+        """A value cached in the scope at `depth`."""
         return self.scopes[depth].values.get(key)
 
     def share(self, key: object, value: Value) -> Value:
-        """Remember a value in the scope that made it."""
+        """Cache a value in the scope that computed it."""
         self.scopes[value.depth].values[key] = value
         return value
 
@@ -237,7 +237,7 @@ class ExpressionEmitter(MemoryEmitter):
         outer.block = done
 
     def bind(self, name: str, value: Value) -> None:
-        """Let a variable have a value in the innermost scope."""
+        """Bind a variable to a value in the innermost scope."""
         self.scopes[-1].values[Var.make(name)] = value
 
     def hole(self, value: Value) -> Expr:
@@ -249,7 +249,7 @@ class ExpressionEmitter(MemoryEmitter):
     def value(self, expr: Expr, guard: Expr | None = None) -> Value:
         """The value of an expression, reusing what was computed before.
 
-        Where `guard` does not hold nothing is read, and the value does not matter.
+        If `guard` does not hold, nothing is loaded and the value is arbitrary.
         """
         stack: list[tuple[Expr, Expr | None]] = [(expr, guard)]
         while stack:

@@ -1,4 +1,4 @@
-"""From LLVM IR text to machine code in this process, and what machine this is.
+"""From LLVM IR text to machine code in this process; the properties of this machine.
 
 `compile_ir` makes position-independent object code for the host, `Library` loads it, and
 `ObjectCache` keeps it on disk between runs. LLVM itself is loaded by the first compilation only.
@@ -64,12 +64,12 @@ def compile_ir(text: str) -> bytes:
 
 
 def compile_optimized(text: str) -> bytes:
-    """As `compile_cached`, through more passes: for code that users wrote, not our schedules."""
+    """`compile_cached` with more passes: for code of users, not for scheduled loops."""
     return compile_cached(text, _MORE_PASSES)
 
 
 def _compile(text: str, names: Sequence[str]) -> bytes:
-    """Compile, and drop every LLVM object before the lock is: dropping calls into LLVM too."""
+    """Compile, and drop every LLVM object under the lock: dropping calls into LLVM too."""
     import llvmlite.binding as llvm
 
     machine, options, preamble = _machine(target())
@@ -278,18 +278,18 @@ _chosen = _Chosen()
 
 
 def target() -> Target:
-    """The machine that code is made for: this one, unless `compiling_for` says otherwise."""
+    """The machine that code is compiled for: this one, or that of `compiling_for`."""
     return _chosen.machine or host()
 
 
 def compiling_for(machine: Target) -> Switch:
-    """Make code for another machine, which is not to be loaded here, in this thread."""
+    """A block in which this thread compiles for another machine; such code is not loaded."""
     return Switch(_chosen, machine=machine)
 
 
 @lru_cache(maxsize=1)
 def host() -> Target:
-    """The machine this process runs on, looked at once."""
+    """The machine that this process runs on, detected once."""
     cpu, features = _cpu_and_features()
     if config.isa == "avx2":
         features = without_wide(features)
@@ -309,7 +309,7 @@ def has_instruction(name: str) -> bool:
 
 
 def without_wide(features: str) -> str:
-    """A CPU's features less those that came with or after 512-bit vectors."""
+    """A CPU's features without those that came with or after 512-bit vectors."""
     later = ("+avx512", "+avx10", "+amx", "+evex512")
     return ",".join(f"-{f[1:]}" if f.startswith(later) else f for f in features.split(","))
 

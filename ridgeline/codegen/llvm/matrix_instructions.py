@@ -1,4 +1,4 @@
-"""Instructions that multiply matrices: tile registers of x86 CPUs (AMX), and dot products.
+"""Matrix instructions: tile registers of x86 CPUs (AMX), and dot products.
 
 Registers are named by number, and hold 16 rows of 64 bytes each. Sums are read from their buffer,
 stay in registers over all steps, and go back. Registers get their form when a kernel begins, and
@@ -38,7 +38,7 @@ _ROWS, _ROW_BYTES = 16, 64
 
 
 def started_tiles(body: Stmt) -> Stmt:
-    """Tiles that hold the zeros from which their sums start: registers need not read these."""
+    """Fold the loop that zeroes a tile's sums into the tile: registers need not load the zeros."""
     inner = map_children(body, started_tiles)
     if not isinstance(inner, Seq):
         return inner
@@ -127,7 +127,7 @@ def _shape_tiles(emitter: KernelEmitter) -> None:
 
 
 def _places(loops: tuple[For, ...]) -> list[Place]:
-    """All iterations of loops that are written out."""
+    """All iterations of unrolled loops."""
     extents = [range(length((loop,)) or 0) for loop in loops]
     return [
         {Var.make(loop.name): ir.index(i) for loop, i in zip(loops, numbers)}

@@ -1,4 +1,4 @@
-"""Loads and stores: from the index of an element to an address, and to the right instruction.
+"""Loads and stores: addresses, and the instruction that fits the lanes' strides.
 
 An offset is split into terms by loop variable and added up scope by scope, so that each loop only
 adds what changes in it. Under a vector loop, the distances between lanes pick the instruction: one
@@ -32,9 +32,9 @@ from ridgeline.loops.ir import Buffer, Const, Expr, Var
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """When a load may happen: in known lanes, under one condition for all, or under a mask.
+    """The condition of a load: known lanes, one condition for all lanes, or a mask.
 
-    `condition` is all of it: what the address is computed from is loaded under it too.
+    `condition` is the whole condition: what the address is computed from is loaded under it too.
     """
 
     lanes: tuple[bool, ...] | None = None
@@ -180,7 +180,7 @@ class MemoryEmitter(ScalarEmitter):
         raise NotImplementedError
 
     def laid_out(self, buffer: Buffer) -> tuple[Expr, ...]:
-        """A buffer's sizes in memory: rows of register buffers are whole vectors."""
+        """A buffer's sizes in memory: rows of register buffers are padded to whole vectors."""
         if buffer.scope != "reg" or not buffer.shape:
             return buffer.shape
         last = buffer.shape[-1]
@@ -219,7 +219,7 @@ class MemoryEmitter(ScalarEmitter):
     def read(
         self, buffer: Buffer, index: tuple[Expr, ...], guard: Guard, floor: int, fixed: bool
     ) -> Value:
-        """One element per lane; `floor` is the outermost scope a load may stand in."""
+        """One element per lane; `floor` is the outermost scope that the load may be placed in."""
         pointer, constant, lanes = self._address(buffer, index, guard.condition)
         kind = self.storage(buffer)
         anchor = Value("", dtypes.int64, 1, floor, not fixed)
@@ -255,7 +255,7 @@ class MemoryEmitter(ScalarEmitter):
         return self._loaded(raw, buffer, self.lane_count)
 
     def _active(self, buffer: Buffer, guard: Guard) -> tuple[bool, ...] | Value:
-        """Which lanes read: known bits, or a mask computed at run time."""
+        """Which lanes load: known bits, or a mask computed at run time."""
         bits = (True,) * self.lane_count
         mask = None
         if buffer.scope != "reg" and self.lane_mask is not None:
@@ -280,7 +280,7 @@ class MemoryEmitter(ScalarEmitter):
     def _picked(
         self, pointer: Value, kind: str, lanes: Offsets, active: tuple[bool, ...], anchor: Value
     ) -> Value:
-        """Lanes picked out of one wider load that touches no element they do not need."""
+        """Lanes extracted from one wider load that touches no element they do not need."""
         needed = {o for o, on in zip(lanes, active) if on}
         width = max(1 << max(needed, default=0).bit_length(), 2)
         width = max(width, self.lane_count) if lanes == tuple(range(self.lane_count)) else width
@@ -320,7 +320,7 @@ class MemoryEmitter(ScalarEmitter):
         return self.instruction(text, dtypes.uint64, pointer, mask, anchor)
 
     def _loaded(self, raw: Value, buffer: Buffer, lanes: int) -> Value:
-        """A value as it came from memory, turned into its register form."""
+        """Convert a value from its memory form to its register form."""
         kind = vector(self.storage(buffer), lanes)
         target = vector(register_type(buffer.dtype), lanes)
         flat = Value(raw.name, register_dtype(buffer.dtype), lanes, raw.depth, raw.volatile)
@@ -425,7 +425,7 @@ class MemoryEmitter(ScalarEmitter):
         return ", !nontemporal !0", 64
 
     def _stored(self, value: Value, buffer: Buffer) -> Value:
-        """A value in the form memory has it."""
+        """Convert a value to its memory form."""
         kind = vector(self.storage(buffer), value.lanes)
         if kind == value.type:
             return value

@@ -1,4 +1,4 @@
-"""Elements moved between lanes in registers, where memory has them in another order."""
+"""Transposes and interleaves in registers, for elements in another order than in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def turns(loop: For) -> bool:
-    """True for a loop around a vector loop of whole squares that stores one value."""
+    """True for a transposing loop around a vector loop of whole squares that stores one value."""
     inner = loop.body
     if not (isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.body, Store)):
         return False
@@ -39,7 +39,7 @@ def length(loop: For) -> int:
 
 
 def turned(emitter: ScalarEmitter, rows: list[Value]) -> list[Value]:
-    """The columns of a square whose rows are given: at each power of two, pairs trade halves."""
+    """The columns of a square, given its rows: at each power of two, pairs swap halves."""
     side, step = len(rows), 1
     columns = list(rows)
     while step < side:
@@ -55,7 +55,7 @@ def turned(emitter: ScalarEmitter, rows: list[Value]) -> list[Value]:
 
 
 def shuffled(emitter: ScalarEmitter, a: Value, b: Value, picks: list[int]) -> Value:
-    """Some lanes of two vectors."""
+    """Selected lanes of two vectors."""
     mask = ", ".join(f"i32 {p}" for p in picks)
     text = f"shufflevector {a.type} {a.name}, {b.type} {b.name}, <{len(picks)} x i32> <{mask}>"
     return replace(emitter.instruction(text, a.dtype, a, b), lanes=len(picks))
@@ -74,7 +74,7 @@ _SPELLED_OUT = 4  # operations on a column that are written down for every one
 
 
 def lies_across(loop: For) -> bool:
-    """True for an unrolled loop around a vector loop whose results lie along the unrolled one."""
+    """True for an unrolled loop around a vector loop that stores along the unrolled one."""
     inner = loop.body
     if not (isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.body, Store)):
         return False
@@ -96,7 +96,7 @@ def lies_across(loop: For) -> bool:
 
 
 def store_across(emitter: KernelEmitter, loop: For) -> None:
-    """Turn squares of what the lanes hold, and finish and store each of their columns."""
+    """Transpose squares of what the lanes hold, and finish and store each of their columns."""
     inner = loop.body
     assert isinstance(inner, For) and isinstance(inner.body, Store)
     steps, lanes, store = length(loop), length(inner), inner.body
@@ -144,7 +144,7 @@ def _finish(
 def _finish_in_a_loop(
     emitter: KernelEmitter, store: Store, axis: str, columns: dict[Load, list[Value]]
 ) -> None:
-    """Lay all columns down, and compute and store one after the other."""
+    """Spill all columns, then compute and store them in a loop."""
     scratch: dict[Load, str] = {}
     for load, values in columns.items():
         scratch[load] = f"%v{emitter.fresh()}"
@@ -187,7 +187,7 @@ def _row(emitter: KernelEmitter, load: Load, loop: For, inner: For, step: int) -
 
 
 def _square(emitter: KernelEmitter, rows: list[Value], start: int, side: int) -> list[Value]:
-    """The columns of some lanes of all rows; rows that are missing repeat the first."""
+    """The columns of some lanes of all rows; missing rows repeat the first."""
     picks = list(range(start, start + side))
     part = [row if row.lanes == side else shuffled(emitter, row, row, picks) for row in rows]
     return turned(emitter, part + part[:1] * (side - len(part)))
@@ -278,7 +278,7 @@ def _nest(loop: For) -> tuple[For, For, Store]:
 
 
 def _in_order(store: Store, word: str, lane: str, depth: int) -> bool:
-    """True where what is stored lies in memory as whole words along an axis."""
+    """True if what is stored is in memory as whole words along an axis."""
     loads = [e for e in ir.subexpressions(store.value) if isinstance(e, Load)]
     return all(
         stride(load.buffer, load.index, word) == 1
@@ -288,13 +288,13 @@ def _in_order(store: Store, word: str, lane: str, depth: int) -> bool:
 
 
 def _across(store: Store, lane: str) -> bool:
-    """True where what is stored lies in memory element by element along an axis across words."""
+    """True if what is stored is in memory element by element along an axis across words."""
     loads = [e for e in ir.subexpressions(store.value) if isinstance(e, Load)]
     return all(stride(load.buffer, load.index, lane) == 1 for load in loads)
 
 
 def _fused(word: str, lane: str, depth: int, start: int = 0) -> dict[Expr, Expr]:
-    """Both loops in terms of one over all elements of all words."""
+    """Both loops as one over all elements of all words."""
     element = Var.make(_ELEMENT)
     number = element // ir.index(depth) + ir.index(start)
     return {Var.make(word): element % ir.index(depth), Var.make(lane): number}
@@ -303,7 +303,7 @@ def _fused(word: str, lane: str, depth: int, start: int = 0) -> dict[Expr, Expr]
 def _words(
     emitter: KernelEmitter, value: Expr, word: str, lane: str, depth: int, words: int
 ) -> Value:
-    """A vector of words that lie in memory as they are wanted."""
+    """A vector of words that are contiguous in memory."""
     _lanes(emitter, _ELEMENT, depth * words)
     emitter.momentary = {}
     made = emitter.value(substitute(value, _fused(word, lane, depth)))
@@ -313,7 +313,7 @@ def _words(
 def _joined(
     emitter: KernelEmitter, value: Expr, word: str, lane: str, depth: int, words: int
 ) -> Value:
-    """A vector of words whose elements lie apart, each in a row of its own."""
+    """A vector of words whose elements are each in a row of their own."""
     rows = []
     _lanes(emitter, lane, words)
     for element in range(depth):

@@ -1,4 +1,4 @@
-"""Element types as LLVM has them: spelling, literals, and floats narrower than a register.
+"""Element types in LLVM: spelling, literals, and floats narrower than a register.
 
 Narrow floats live in registers as float32 and are rounded when they are stored or cast;
 booleans live in registers as i1 and in memory as bytes.
@@ -146,10 +146,10 @@ def _by_instruction(emit: ScalarEmitter, x: Value, one: Words) -> Value:
 
 
 def _opaque(emit: ScalarEmitter, x: Value) -> Value:
-    """The same numbers, of which LLVM takes none for a constant.
+    """The same numbers, hidden from LLVM's constant folding.
 
-    It folds constant parts of a vector into a vector of bfloat16, for which it then has no code and
-    ends the process (LLVM 22).
+    LLVM 22 folds constant parts of a vector into a vector of bfloat16, for which it then has no
+    code, and aborts the process.
     """
     name = f"llvm.arithmetic.fence.{mangled('float', x.lanes)}"
     emit.declarations.add(f"declare {x.type} @{name}({x.type})")
@@ -202,7 +202,7 @@ def is_float8(dtype: DType) -> bool:
 
 
 def encode(emit: ScalarEmitter, x: Value, dtype: DType) -> Value:
-    """The bytes of float32 registers: in units of the last place, rounded as integers are."""
+    """Encode float32 registers as bytes: scale to units in the last place, round as integers."""
     form, one = _FORMATS[dtype], Words(emit, x.lanes)
     bits = emit.apply("bitcast", dtypes.uint32, x)
     sign = one.op("and", one.op("shr", bits, one.word(24)), one.word(0x80))
@@ -223,7 +223,7 @@ def encode(emit: ScalarEmitter, x: Value, dtype: DType) -> Value:
 
 
 def decode(emit: ScalarEmitter, stored: Value, dtype: DType) -> Value:
-    """Float32 registers from bytes: the same fields, scaled by the difference of the biases."""
+    """Decode bytes to float32 registers: the same fields, scaled by the difference of biases."""
     form, one = _FORMATS[dtype], Words(emit, stored.lanes)
     byte = emit.convert(stored, dtypes.uint32)
     sign = one.op("shl", one.op("and", byte, one.word(0x80)), one.word(24))
@@ -252,7 +252,7 @@ NARROW = frozenset(d for d in dtypes.ALL if d.kind == "float" and d.itemsize < 4
 
 
 def moved_as_bits(statement: ir.Stmt) -> ir.Stmt:
-    """The same statements, with stores of a narrow float just read as stores of its bits."""
+    """Copy narrow floats as integers if a store's value was just loaded."""
     inner = map_children(statement, moved_as_bits)
     if not (isinstance(inner, ir.Store) and _narrow(inner.buffer)):
         return inner
@@ -261,7 +261,7 @@ def moved_as_bits(statement: ir.Stmt) -> ir.Stmt:
 
 
 def _bits(value: ir.Expr, target: ir.Buffer) -> ir.Expr | None:
-    """The bits of what is read, or zero where it is not read; None for any other value."""
+    """The bits of a load, perhaps guarded with zero; None for any other value."""
     if isinstance(value, ir.Load):
         same = value.dtype is target.dtype and _narrow(value.buffer)
         return ir.Load.make(_as_bits(value.buffer), value.index) if same else None
@@ -288,7 +288,7 @@ def _as_bits(buffer: ir.Buffer) -> ir.Buffer:
 
 
 def stored_and_read(body: ir.Stmt) -> frozenset[ir.Expr]:
-    """The narrow values of a kernel that it writes to memory and also uses otherwise."""
+    """The narrow values that a kernel writes to memory and also uses otherwise."""
     stored = [s for s in ir.statements(body) if isinstance(s, ir.Store) and _rounds(s)]
     if not stored:
         return frozenset()

@@ -1,1 +1,1 @@
-"""What can be known of loops without running them: counts, bounds, footprints, aliasing."""
+"""Static analysis of loops: counts, bounds, footprints, aliasing."""

@@ -1,4 +1,4 @@
-"""Which results of a kernel may lie in the memory of something it reads.
+"""Alias analysis: which results of a kernel may overwrite something it reads.
 
 A store may overwrite what a load reads if the load comes first, element by element. That is so
 where both are reached by the same index, the loops and guards around the store are around the load
@@ -28,7 +28,7 @@ from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Reduce, Stmt, 
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """A load or a store: of which view, where, in which iterations, and its place in the text."""
+    """A load or a store: of which view, at which index, in which iterations, and its position."""
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -38,10 +38,10 @@ class _Touch:
 
 
 def in_place(kernel: Kernel, pairs: Mapping[int, int]) -> tuple[Kernel, dict[int, int]]:
-    """The pairs of slots (written, read) that may be one memory, and the kernel where they are.
+    """The pairs of slots (written, read) that may share memory, and the kernel in which they do.
 
-    In the kernel the parameters of such a pair are views of one slot, so that code generators keep
-    loads and stores in order. It is also right where the two lie apart.
+    There the parameters of such a pair are views of one slot, so that code generators keep loads
+    and stores in order. The kernel is also right if the two do not share memory.
     """
     touches = _touches(kernel) if pairs else _Touches()
     found = {written: read for written, read in pairs.items() if touches.may_share(written, read)}
@@ -76,7 +76,7 @@ def read_too_late(kernel: Kernel) -> Buffer | None:
 
 @dataclass(slots=True)
 class _Touches:
-    """What a kernel does with its memory, by slot."""
+    """The loads and stores of a kernel, by slot."""
 
     loads: dict[int, list[_Touch]] = field(default_factory=dict)
     stores: dict[int, list[_Touch]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _Touches:
     copies: Counter[tuple[int, int]] = field(default_factory=Counter)  # written, read
 
     def may_share(self, written: int, read: int) -> bool:
-        """Whether a slot may lie over one that is read."""
+        """Whether a slot may be written over one that is read."""
         if written in self.loads:
             return False
         copied = self.copies[written, read]
@@ -118,7 +118,7 @@ def _touches(kernel: Kernel) -> _Touches:
 
 
 def _copied(store: Store) -> Buffer | None:
-    """What a store copies to the same place of another buffer."""
+    """What a store copies to the same index of another buffer."""
     value = store.value
     if not isinstance(value, Load) or value.index != store.index:
         return None
@@ -127,9 +127,9 @@ def _copied(store: Store) -> Buffer | None:
 
 
 def copies_itself(statement: Stmt) -> tuple[Buffer, Buffer] | None:
-    """The two views of one slot, if a statement does nothing but copy one to the other.
+    """The two views of one slot, if a statement only copies one to the other.
 
-    Where they are one memory, there is nothing to do.
+    If they share memory, nothing has to be done.
     """
     stores = [s for s in ir.statements(statement) if isinstance(s, (Store, Reduce))]
     only = stores[0] if len(stores) == 1 else None
@@ -140,7 +140,7 @@ def copies_itself(statement: Stmt) -> tuple[Buffer, Buffer] | None:
 
 
 def _each_once(stores: list[_Touch]) -> bool:
-    """True when no element is stored twice: all are stored, so their number tells."""
+    """True if no element is stored twice: all are stored, in as many stores as elements."""
     if not stores:
         return False
     if any(not isinstance(s, Const) for s in stores[0].buffer.shape):
@@ -155,7 +155,7 @@ def _each_once(stores: list[_Touch]) -> bool:
 
 
 def _one_to_one(store: _Touch) -> bool:
-    """True when the indices are numbers whose digits are the loops, each loop in one of them."""
+    """True if the indices are mixed-radix numbers with the loops as digits, each loop used once."""
     left = {name: extent for name, extent in store.domain.loops if extent != ir.index(1)}
     for index in store.index:
         form = affine(index)
@@ -173,7 +173,7 @@ def _alike(read: _Touch, store: _Touch) -> bool:
 
 
 def _stands_before(read: _Touch, store: _Touch) -> bool:
-    """True when loops of its own end before those of the store begin, within elements of both."""
+    """True if loops of the read's own end before those of the store begin."""
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(read.path, store.path)))
     if not _alike(read, store) or read.position > store.position:
         return False
@@ -187,7 +187,7 @@ def _stands_before(read: _Touch, store: _Touch) -> bool:
 
 
 def _precedes(read: _Touch, store: _Touch) -> bool:
-    """True when whatever the load reads is stored by this store, and not before."""
+    """True if whatever the load reads is stored by this store, and not earlier."""
     if not _alike(read, store) or read.index != store.index or read.position > store.position:
         return False
     around = dict(read.domain.loops)

@@ -1,4 +1,4 @@
-"""Exact work and traffic of a kernel, from its IR alone.
+"""Exact work and traffic of a kernel, counted from its IR.
 
 `useful` counts operations, `moved_bytes` every access as the schedule makes it, and
 `compulsory_bytes` each element that has to cross the memory boundary once. Numbers are polynomials
@@ -51,11 +51,11 @@ class Traffic:
 
     @property
     def total(self) -> Count:
-        """Everything together."""
+        """The sum."""
         return sum((*self.read.values(), *self.written.values()), Polynomial({}))
 
     def __int__(self) -> int:
-        """The total, where no size is left open."""
+        """The total; only if it depends on no size."""
         return int(self.total)
 
 
@@ -143,7 +143,7 @@ class _Touch:
 
 
 def _touches(kernel: Kernel) -> list[_Touch]:
-    """Every load and store in program order; a reduction does both."""
+    """Every load and store in program order; a reduction is both."""
     found: list[_Touch] = []
     for position, site in enumerate(sites(kernel)):
         statement, domain, path = site.statement, site.domain, site.path
@@ -164,7 +164,7 @@ def _touches(kernel: Kernel) -> list[_Touch]:
 
 
 def _covered(read: _Touch, store: _Touch) -> bool:
-    """True when everything read was stored before, by one earlier statement."""
+    """True if everything that is read was stored before, by one earlier statement."""
     if store.position >= read.position:
         return False
     earlier, later = Access(store.index, store.domain), Access(read.index, read.domain)
@@ -172,7 +172,7 @@ def _covered(read: _Touch, store: _Touch) -> bool:
 
 
 def _comes_first(read: _Touch, store: _Touch) -> bool:
-    """True when no element is stored before it is read."""
+    """True if no element is stored before it is read."""
     if store.position < read.position:
         return False
     return store.index == read.index if read.shared(store) else store.position > read.position

@@ -1,4 +1,4 @@
-"""Iteration domains: which loops and guards stand around a statement, and how often it runs.
+"""Iteration domains: the loops and guards around a statement, and how often it runs.
 
 Counts are exact polynomials where loops are plain or triangular. Guards and awkward extents are
 settled by listing the loops they involve, or, for the guard of an uneven split, by noticing that
@@ -35,7 +35,7 @@ class Domain:
     guards: tuple[ir.Expr, ...] = ()
 
     def under(self, *guards: ir.Expr) -> Domain:
-        """The part where further conditions hold."""
+        """The part in which further conditions hold."""
         return Domain(self.loops, (*self.guards, *guards))
 
     @property
@@ -60,7 +60,7 @@ class PointCount:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A statement where it stands: its domain, and the numbers of the loops around it."""
+    """A statement in context: its domain, and the numbers of the loops around it."""
 
     statement: ir.Stmt
     domain: Domain
@@ -156,7 +156,7 @@ def _plain(
 
 
 def _involved(loops: list[tuple[str, ir.Expr]], guards: list[ir.Expr]) -> set[str]:
-    """Loops that a guard mentions or whose extent is awkward, and the loops those depend on."""
+    """The loops that a guard mentions or whose extent is no polynomial, and their dependencies."""
     names = {name for name, _ in loops}
     found = set().union(*(free_vars(guard) for guard in guards)) & names
     for name, extent in loops:
@@ -252,7 +252,7 @@ def values_at(exprs: Sequence[ir.Expr], points: dict[str, Array]) -> list[Array]
 
 
 def conjuncts(guards: Iterable[ir.Expr]) -> list[ir.Expr]:
-    """Conditions that must all hold, taken apart."""
+    """A conjunction of guards as a flat list of conditions."""
     found: list[ir.Expr] = []
     stack = list(reversed(list(guards)))
     while stack:

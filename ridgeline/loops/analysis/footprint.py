@@ -41,7 +41,7 @@ class Access:
     domain: Domain
 
     def canonical(self) -> Access:
-        """Simplified, and without the loops that do not matter; run-time sizes are at least 1."""
+        """Simplified, and without irrelevant loops; run-time sizes are at least 1."""
         ranges = self.domain.ranges
         index = tuple(simplify(i, ranges) for i in self.index)
         guards = [simplify(guard, ranges) for guard in conjuncts(self.domain.guards)]
@@ -85,7 +85,8 @@ def image(buffer: Buffer, accesses: Sequence[Access]) -> PointCount:
 def levels(terms: Iterable[tuple[int, int]]) -> list[tuple[int, int]] | None:
     """The distinct values of sum(c*v), v < E, as levels (step, count); terms are (c, E).
 
-    A value has one digit per level. None when the terms overlap in a way that levels cannot say.
+    A value has one digit for each level. None if the terms overlap in a way that levels cannot
+    express.
     """
     found: list[tuple[int, int]] = []
     reach = 0  # the largest value of the levels so far
@@ -102,7 +103,7 @@ def levels(terms: Iterable[tuple[int, int]]) -> list[tuple[int, int]] | None:
 
 
 def _product_image(buffer: Buffer, access: Access) -> Count | None:
-    """The image of one access: the product over groups of axes that have nothing in common."""
+    """The image of one access: the product over groups of axes without common variables."""
     total: Count = Polynomial({}, 1)
     for axes, part in _groups(access):
         count = _affine_image(buffer, axes, part) or _symbolic_image(part) or _listed_image(part)
@@ -158,7 +159,7 @@ def _affine_image(buffer: Buffer, axes: list[int], part: Access) -> Count | None
 
 
 def _symbolic_image(part: Access) -> Count | None:
-    """One axis that one variable strides through: as many elements as iterations."""
+    """One axis with a single variable: as many elements as iterations."""
     if part.domain.guards or len(part.index) != 1 or len(part.domain.loops) != 1:
         return None
     ((name, extent),) = part.domain.loops
@@ -211,7 +212,7 @@ def _span(form: Affine[str], part: Access) -> Span | None:
 
 
 def _limits(guard: Expr, form: Affine[str]) -> Span | None:
-    """The values of `form` that a guard on the same sum of variables lets through."""
+    """The values of `form` that a guard on the same sum of variables admits."""
     if not isinstance(guard, OpExpr) or guard.name != "lt":
         return None
     left, right = (affine(arg) for arg in guard.args)
@@ -263,7 +264,7 @@ def _listed(buffer: Buffer, accesses: list[Access]) -> PointCount | None:
 
 
 def _bound(buffer: Buffer, accesses: list[Access]) -> PointCount:
-    """No more than the points of each access, axis by axis, nor than the buffer has."""
+    """An upper bound: the points of each access, axis by axis, and the size of the buffer."""
     whole: Count = Polynomial({}, 1)
     total: Count = Polynomial({})
     extents = [polynomial(s) or Polynomial.of(f"|{s!r}|") for s in buffer.shape]
@@ -278,7 +279,7 @@ def _bound(buffer: Buffer, accesses: list[Access]) -> PointCount:
 
 
 def _reach(index: Expr, domain: Domain) -> Count:
-    """How many values an index can take at most: the points of the loops it depends on."""
+    """An upper bound on the values of an index: the points of the loops it depends on."""
     names = free_vars(index)
     loops: list[tuple[str, Expr]] = []
     for name, extent in reversed(domain.loops):
@@ -289,14 +290,14 @@ def _reach(index: Expr, domain: Domain) -> Count:
 
 
 def _least(a: Count, b: Count) -> Count:
-    """The smaller of two numbers; of two unlike polynomials the second, which is the buffer's."""
+    """The smaller of two numbers; of two incomparable polynomials the second, the buffer's."""
     return a if not a.atoms and not b.atoms and int(a) <= int(b) else b
 
 
 def covers(earlier: Access, later: Access, shared: Collection[str]) -> bool:
-    """True when `earlier` has surely reached every element that `later` touches, before it does.
+    """True if `earlier` has surely touched every element that `later` touches, before it does.
 
-    The loops named in `shared` surround both; within one iteration of those, `earlier` comes first
+    The loops named in `shared` surround both; within one iteration of those, `earlier` runs first
     and is complete.
     """
     fixed: dict[Expr, Expr] = {Var.make(name): ir.index(0) for name in shared}
@@ -315,7 +316,7 @@ def covers(earlier: Access, later: Access, shared: Collection[str]) -> bool:
 
 
 def _is_size(extent: Expr, loops: Collection[str]) -> bool:
-    """An extent that only run-time sizes decide."""
+    """An extent that depends on run-time sizes alone."""
     form = polynomial(extent)
     return form is not None and bool(form.atoms) and not form.atoms & set(loops)
 

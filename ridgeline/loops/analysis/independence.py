@@ -1,4 +1,4 @@
-"""Which loops have plainly independent iterations, so that running them in lock step is the same.
+"""Which loops clearly have independent iterations, so that they may run in lock step.
 
 The test is conservative: whatever the body writes outside its own allocations must be reached
 through indices that tell iterations apart, and two that differ must be apart by constants.
@@ -18,7 +18,7 @@ Index = tuple[Expr, ...]
 
 
 def independent(loop: For) -> bool:
-    """True when no iteration of `loop` can touch what another one writes."""
+    """True if no iteration of `loop` can touch what another one writes."""
     own: set[Buffer] = set()
     inner: dict[str, int | None] = {}
     reached: defaultdict[Hashable, set[tuple[Buffer, Index]]] = defaultdict(set)
@@ -48,7 +48,7 @@ def independent(loop: For) -> bool:
 
 
 def _apart(a: tuple[Buffer, Index], b: tuple[Buffer, Index]) -> bool:
-    """True for places of one buffer that differ in a constant."""
+    """True for indices of one buffer that differ by a constant."""
     return a[0] is b[0] and any(
         isinstance(i, Const) and isinstance(j, Const) and i.value != j.value
         for i, j in zip(a[1], b[1])
@@ -60,7 +60,7 @@ def _memory(buffer: Buffer) -> Hashable:
 
 
 def _separates(index: Expr, name: str, inner: dict[str, int | None]) -> bool:
-    """True when `index` differs for different values of the variable, whatever inner loops do."""
+    """True if `index` differs for different values of the variable, whatever inner loops do."""
     form = affine(index)
     if form is None or name not in form.strides:
         return False

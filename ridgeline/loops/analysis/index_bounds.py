@@ -1,4 +1,4 @@
-"""Index simplification with known ranges of variables, and the bounds of expressions.
+"""Simplification of index expressions by known ranges of variables, and their bounds.
 
 Index arithmetic (expressions made of variables) is taken not to overflow int64, as everywhere in
 the compiler. Values that come from memory may be anything, so quotients and comparisons of them
@@ -30,18 +30,18 @@ _MOST_PRODUCTS = 16  # beyond this a product of sums is kept as it is
 
 
 def simplify(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> Expr:
-    """An equal expression, simpler where the inclusive `ranges` of variables allow it."""
+    """An equal expression, simplified under inclusive `ranges` of variables."""
     return Simplifier(ranges).run(expr)
 
 
 def bounds(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> Interval:
-    """Inclusive lower and upper bound of an integer expression; infinite where unknown."""
+    """Inclusive bounds of an integer expression; infinite if unknown."""
     simplifier = Simplifier(ranges)
     return simplifier.interval(simplifier.form(simplifier.run(expr)))
 
 
 class Simplifier:
-    """Rewrites expressions bottom-up under fixed ranges; keep one to share work between calls."""
+    """Rewrites expressions bottom-up under fixed ranges; one object shares work between calls."""
 
     def __init__(self, ranges: Mapping[str, tuple[int, int]]) -> None:
         self._ranges = ranges
@@ -119,7 +119,7 @@ class Simplifier:
         return self.form(op(name, self._emit(a), self._emit(b)))
 
     def _exact(self, *forms: Form) -> bool:
-        """True when the machine's value of each form, and of its parts, is the mathematical one."""
+        """True if machine arithmetic gives each form, and its parts, without wrap-around."""
         return all(
             not any(self._reads_memory(atom) for monomial in form.terms for atom in monomial)
             or _is_atom(form)
@@ -156,7 +156,7 @@ class Simplifier:
         return self.form(op(name, self._emit(a), self._emit(b)))
 
     def _multiple(self, a: Form, b: Form) -> Form | None:
-        """q with 0 <= a - q*b < b for a positive symbolic b, if one is plain to see."""
+        """q with 0 <= a - q*b < b for a positive symbolic b, if it is easy to find."""
         candidates: list[Form] = [Polynomial({})]
         if list(b.terms.values()) == [1] and not b.constant:
             candidates.append(a.by_monomial(next(iter(b.terms)))[0])
@@ -184,7 +184,10 @@ class Simplifier:
         return quotient.plus(self.form(op("floordiv", self._emit(rest), ir.index(c))))
 
     def _nested(self, a: Form, c: int) -> Form | None:
-        """a // c where a is itself a quotient or remainder by a literal."""
+        """a
+
+        c if a is itself a quotient or remainder by a literal.
+        """
         inner = _by_constant(*a.terms) if list(a.terms.values()) == [1] else None
         if inner is None or not self._exact(self.form(inner[1])):
             return None
@@ -318,7 +321,7 @@ class Simplifier:
 
 
 def _type_interval(dtype: DType) -> Interval:
-    """What the element type alone says; int64 says nothing, since it may wrap around."""
+    """The bounds of an element type; int64 has none, since it may wrap around."""
     if dtype is dtypes.bool_:
         return 0, 1
     if dtype.is_integer and dtype is not dtypes.int64:
@@ -328,7 +331,7 @@ def _type_interval(dtype: DType) -> Interval:
 
 
 def _is_atom(form: Form) -> bool:
-    """A form that involves no arithmetic, so that nothing can wrap around."""
+    """A form without arithmetic, so that nothing can wrap around."""
     return not form.constant and list(form.terms.values()) == [1] and len(*form.terms) == 1
 
 

@@ -18,7 +18,7 @@ from ridgeline.loops.ir import Buffer, For, Load, Reduce, Seq, Stmt, Store
 
 
 def in_one_row(body: Stmt, rows: Iterable[Buffer]) -> tuple[Stmt, list[Buffer]]:
-    """The same stages over as few rows as they need, and these rows."""
+    """The same stages over as few rows of scratch as they need, and these rows."""
     stages: list[Stmt] = list(body.body) if isinstance(body, Seq) else [body]
     kept = list(rows)
     for number in range(len(stages)):
@@ -35,7 +35,7 @@ def _in_place_of(old: Buffer, new: Buffer, buffer: Buffer) -> Buffer:
 
 
 def _is_followed(stages: list[Stmt], number: int, old: Buffer, new: Buffer) -> bool:
-    """True where a stage makes one row of another, which only earlier stages need besides it."""
+    """True if a stage makes one row of another, which otherwise only earlier stages read."""
     stage = stages[number]
     if old == new or (old.shape, old.dtype) != (new.shape, new.dtype) or not _is_plain(stage):
         return False
@@ -55,7 +55,7 @@ def _is_plain(stage: Stmt) -> bool:
 
 
 def _stored_last(stage: Stmt, row: Buffer) -> Stmt:
-    """A loop that stores into a row after all else that it does with an element."""
+    """A loop that stores into a row after all its other uses of that element."""
     assert isinstance(stage, For)
     parts = _parts(stage.body)
     last = [p for p in parts if isinstance(p, Store) and p.buffer == row]

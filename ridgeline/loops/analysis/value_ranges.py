@@ -1,4 +1,4 @@
-"""Between which numbers a value lies, from the expression alone.
+"""Value ranges: bounds of an expression from the expression alone.
 
 An angle that is known to be small needs no path for large ones, and the logarithm of what is known
 to be positive no tests for what is not.
@@ -20,13 +20,13 @@ _KNOWN = ("cast", "neg", "abs", "shr", "mul", "add", "sub")
 
 
 def largest(expr: Expr) -> float:
-    """A bound on the magnitude of a number; infinite where nothing is known."""
+    """A bound on the magnitude of a number; infinite if nothing is known."""
     low, high = bounds(expr)
     return max(abs(low), abs(high))
 
 
 def bounds(expr: Expr) -> Bounds:
-    """The least and the most that a number can be; where both are finite it is not NaN either."""
+    """The least and the largest value of a number; if both are finite, it is not NaN."""
     found: dict[Expr, Bounds] = {}
     stack = [expr]
     while stack:
@@ -65,7 +65,7 @@ def _of_type(dtype: DType) -> Bounds:
 
 
 def _of_op(expr: OpExpr, operands: list[Bounds]) -> Bounds | None:
-    """What follows from the operands, before it is rounded or wraps around."""
+    """Bounds from those of the operands, before rounding or wrap-around."""
     (low, high), *others = operands
     if expr.name == "cast":
         rounds = expr.args[0].dtype.kind == "float" or expr.dtype is dtypes.bool_
@@ -81,7 +81,7 @@ def _of_op(expr: OpExpr, operands: list[Bounds]) -> Bounds | None:
 
 
 def _rounded(low: float, high: float, dtype: DType) -> Bounds:
-    """Bounds of a type, of bounds that were rounded to float64: rounding keeps the order."""
+    """Bounds in a type, from bounds in float64: rounding is monotonic."""
     with np.errstate(over="ignore", invalid="ignore"):
         ends = np.nextafter([low, high], [-math.inf, math.inf])
         if dtype is not dtypes.float64:

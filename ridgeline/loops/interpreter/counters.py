@@ -1,4 +1,4 @@
-"""What the interpreter counts, and the rule by which operations are classed.
+"""What the interpreter counts, and how operations are classified.
 
 Counted are the operations that compute values: those reachable from a stored or reduced value, a
 reduction's join included, each distinct one once per execution of its statement. Index arithmetic,
@@ -39,14 +39,14 @@ class Counters:
 
 
 def cost_class(op: OpExpr) -> CostClass:
-    """The class one operation is counted under."""
+    """The class under which an operation is counted."""
     if op.name in ("cast", "bitcast"):
         return "cast" if op.name == "cast" else "move"
     return scalars.TABLE[op.name].cost if op.args[-1].dtype.kind == "float" else "int"
 
 
 def operations(values: tuple[Expr, ...]) -> Counter[CostClass]:
-    """Distinct operations that `values` need, not looking into the indices of loads."""
+    """The distinct operations that `values` need, without those in the indices of loads."""
     seen: set[Expr] = set()
     stack: list[Expr] = list(values)
     counts: Counter[CostClass] = Counter()

@@ -1,4 +1,4 @@
-"""The meaning of the loop IR, statement by statement, in NumPy scalars and lanes of them.
+"""The loop interpreter, which defines the IR: statement by statement, in NumPy.
 
 Iterations of concurrent loops, and of spatial loops that are plainly independent, run in lock step
 as lanes; all other loops run one iteration after another. Every access is checked: indices against
@@ -34,7 +34,7 @@ _CONCURRENT = ("parallel", "vector", "grid", "thread")
 
 
 class LoopError(Exception):
-    """A kernel that does what no kernel may do."""
+    """A kernel breaks a rule of the IR."""
 
 
 class OutOfBounds(LoopError):
@@ -46,7 +46,7 @@ class UninitialisedRead(LoopError):
 
 
 class Race(LoopError):
-    """Two iterations of a concurrent loop touch one element, and not only to read it."""
+    """Two iterations of a concurrent loop touch one element, and one of them writes."""
 
 
 def interpret(

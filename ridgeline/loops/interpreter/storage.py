@@ -1,4 +1,4 @@
-"""Memory as the interpreter sees it: data, what has been written, and who touched what.
+"""Memory of the interpreter: data, what was written, and which iteration touched what.
 
 The race detector keeps, for every enclosing concurrent loop, the last iteration that touched each
 element. An element touched by two iterations of one execution of that loop must only be read, or,
@@ -56,11 +56,11 @@ class FlatMemory:
 
     @classmethod
     def uninitialised(cls, size: int, dtype: DType, depth: int) -> FlatMemory:
-        """Fresh memory whose first contents must not be read."""
+        """New memory whose first contents must not be read."""
         return cls(np.zeros(size, dtype.numpy), depth, np.zeros(size, np.bool_))
 
     def clash(self, elements: Array, kind: int, levels: list[Level]) -> tuple[int, Level] | None:
-        """Record an access by all lanes; a lane and loop where it clashes with another one."""
+        """Record an access by all lanes; returns a lane and loop with a race, if any."""
         for depth in range(self.depth, len(levels)):
             lane = self._clash_at(depth, elements, kind, levels[depth])
             if lane is not None:
@@ -105,7 +105,7 @@ def _clashes(flags: Bits, axis: AxisKind) -> Flags:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A buffer in scope: its memory, its sizes, and where each lane's own copy begins."""
+    """A buffer in scope: its memory, its sizes, and the offset of each lane's own copy."""
 
     buffer: Buffer
     storage: FlatMemory

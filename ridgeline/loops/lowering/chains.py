@@ -1,4 +1,4 @@
-"""Chains: contractions, folds over the rows of their results, and contractions of what these leave.
+"""Chains: contractions, reductions over the rows of their results, and more contractions.
 
 Attention is the example: scores are a contraction, softmax folds each row of them, and a second
 contraction sums the values weighted by it. A row of scores lives in scratch and never in memory:
@@ -52,7 +52,7 @@ _MOST_COLUMNS = 8192  # of a row in scratch, so that some rows fit into a core's
 
 @dataclass(slots=True)
 class ChainLowering(GroupLowering):
-    """Lowers a group with contractions and folds over their rows."""
+    """Lowers a group with contractions and reductions over their rows."""
 
     names: list[str] = field(default_factory=list)
     score: Node | None = None  # while a stage of scores is built: its contraction,
@@ -107,7 +107,7 @@ class ChainLowering(GroupLowering):
     # ---- what a chain is ----------------------------------------------------------------------
 
     def _parts(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """The contractions before the folds over rows, these folds, and the contractions after."""
+        """The contractions before the row reductions, these reductions, the contractions after."""
         contractions = [f for f in self.folds if f.op is CONTRACT]
         late = [c for c in contractions if self._needs_fold_below(c)]
         early = [c for c in contractions if c not in late]
@@ -119,7 +119,7 @@ class ChainLowering(GroupLowering):
     def _matrices(
         self, early: list[Node], folds: list[Node], weights: list[Node]
     ) -> list[tuple[Node, Node]]:
-        """The contractions before the folds in order, each with what is kept of its row."""
+        """The early contractions in order, each with what is kept of its row."""
         if len(early) < 2:
             kept = [f.inputs[0] for f in folds] or weights
             return [(first, kept[0]) for first in early if kept]
@@ -134,7 +134,7 @@ class ChainLowering(GroupLowering):
         raise NotFusable("what two contractions share a row for is not one value of the first")
 
     def _made_of(self, matrix: Node, one: Node, other: Node) -> list[Node]:
-        """The largest parts of a matrix that depend on one contraction and not on the other."""
+        """The largest parts of a matrix that depend on one contraction but not on the other."""
         found: list[Node] = []
         seen, stack = {matrix}, [matrix]
         while stack:
@@ -202,7 +202,7 @@ class ChainLowering(GroupLowering):
     # ---- stages -------------------------------------------------------------------------------
 
     def _space_of(self, matrix: Node, rows: tuple[Axis, ...], name: str = "") -> Nest:
-        """A stage over all columns, whose loop has a name of its own."""
+        """A stage over all columns, with a loop name of its own."""
         if not name:
             name = f"c{len(self.names)}"
             self.names.append(name)
@@ -284,7 +284,7 @@ class ChainLowering(GroupLowering):
     def _weighted(
         self, last: Node, weights: Node, outputs: tuple[Axis, ...], name: str, space: Nest
     ) -> Stmt:
-        """A contraction over the columns, and what is stored of it."""
+        """A contraction over the columns, and the stores of its result."""
         column = Axis(name, weights.shape[-1])
         for axis in (*outputs, column):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
@@ -331,7 +331,7 @@ class ChainLowering(GroupLowering):
 
 
 def _coordinate(axis: Axis) -> Expr:
-    """The place on a row axis; on one of length 1 it is 0, as views have it."""
+    """The index on a row axis; 0 on an axis of length 1, as views have it."""
     return ir.index(0) if axis.extent == 1 else axis.var
 
 
@@ -355,7 +355,7 @@ def _summed_axes(first: Node, letter: str = "k") -> tuple[Axis, ...]:
 
 
 def _plain(last: Node, weights: Node) -> list[int]:
-    """The iteration axes that index the weights, one each; the last is the one summed over."""
+    """The iteration axes that index the weights, one each; the last is the summed one."""
     maps: tuple[AxisMap, ...] = last.attrs.left if last.inputs[0] is weights else last.attrs.right
     axes: list[int] = []
     for index_map in maps:

@@ -1,4 +1,4 @@
-"""What an element of a node is, as an expression over the memory of one kernel.
+"""An element of a node as an expression over the memory of one kernel.
 
 Views become arithmetic on indices, pointwise ops become operations, folds are read from their
 accumulators, and what lies in memory when the kernel starts is loaded.
@@ -45,9 +45,9 @@ _FEW = 16  # reads of an element for which its margin is not copied
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """The memory of a kernel and the elements that were read so far.
+    """The memory of a kernel and the elements read so far.
 
-    `graph` is what it computes: its inputs lie in memory when the kernel starts.
+    `graph` is what the kernel computes: its inputs are in memory when the kernel starts.
     """
 
     graph: Graph
@@ -59,7 +59,7 @@ class Reading:
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def view(self, node: Node, shape: tuple[Size, ...], dtype: DType | None = None) -> Buffer:
-        """A buffer over a node's memory under some shape, and as some type of the same memory."""
+        """A buffer over a node's memory, under a given shape and element type."""
         dtype = dtype or node.dtype
         key = (node, shape, dtype)
         if key not in self.views:
@@ -120,7 +120,7 @@ class Reading:
         return [(i, index) for i in inputs]
 
     def _same_memory(self, node: Node) -> Node:
-        """The node in memory that a node is another shape or type of, else what is reshaped."""
+        """The node in memory that a node reshapes or reinterprets, else what is reshaped."""
         base = node
         while base.op in (RESHAPE, ALIAS) and not self.graph.is_input(base):
             base = base.inputs[0]
@@ -132,7 +132,7 @@ class Reading:
         return base
 
     def _gathered(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
-        """The index elements, and once those are known, the element they name."""
+        """The index elements, and once those are known, the element that they select."""
         source, axes = node.inputs[0], node.attrs.axes
         rank = len(node.inputs[1].shape)
         pointers = [(i, index[:rank]) for i in node.inputs[1:]]
@@ -210,7 +210,7 @@ class Reading:
 
 
 def _piece(ends: Sequence[Expr], values: Sequence[Expr]) -> Expr:
-    """The value of that piece in which an element lies, found by halves: pieces may be many."""
+    """The value of the piece that contains an element, found by bisection: there may be many."""
     if len(values) == 1:
         return values[0]
     half = len(values) // 2
@@ -233,15 +233,15 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 
 
 def widens(node: Node) -> bool:
-    """True for a conversion of narrow numbers to 32 bits, which loses nothing and costs little."""
+    """True for a lossless, cheap conversion of narrow numbers to 32 bits."""
     return node.op is CAST and node.dtype in _WIDER.get(node.inputs[0].dtype, ())
 
 
 def pads_inside(contraction: Node, operand: Node) -> bool:
-    """True where an operand's margin is looked at as it is read, not copied around it first.
+    """True if the padding of an operand is applied as it is read, not by a copy before.
 
-    A core does so where each element is read a few times only, by one result at a place: filters
-    of one channel, as in a convolution of every channel by itself.
+    A CPU does so if each element is read only a few times, as by filters of one channel in a
+    depthwise convolution.
     """
     attrs = contraction.attrs
     maps = attrs.left if operand is contraction.inputs[0] else attrs.right
@@ -260,16 +260,16 @@ def pads_inside(contraction: Node, operand: Node) -> bool:
 
 
 def widened_from(operand: Node) -> DType | None:
-    """The type of narrow numbers of which an operand is a widened view; None if it is none."""
+    """The narrow type of which an operand is a widened view; None if it is none."""
     while operand.op.family == "movement" and len(operand.inputs) == 1:
         operand = operand.inputs[0]
     return operand.inputs[0].dtype if widens(operand) else None
 
 
 def is_bitcast(node: Node) -> bool:
-    """True where bits are read as another type of the same size, as kernels can.
+    """True if bits are read as another type of the same size, which kernels can do.
 
-    Narrow floats and bool are not in registers what they are in memory.
+    Narrow floats and bool have another form in registers than in memory.
     """
     if node.op is not REINTERPRET:
         return False

@@ -1,4 +1,4 @@
-"""The loops of a group: which axes are rows, which are folded, and where nodes are read.
+"""The loops of a group: row axes, reduced axes, and the index at which nodes are read.
 
 Also how movement ops change an index, and what the lowering of a group gives.
 """
@@ -145,10 +145,10 @@ class Axis:
 
 @dataclass(slots=True)
 class Nest:
-    """The loops of the group, and the index that every full-space node is read at.
+    """The loops of a group, and the index at which every full-space node is read.
 
-    Shapes and index are those of values that are read where the loops stand. A rule that says at
-    which index it reads each operand needs none.
+    Shapes and index are those of values read where the loops stand. A rule that gives the index of
+    each operand itself needs none.
     """
 
     rows: tuple[Axis, ...]
@@ -160,7 +160,7 @@ class Nest:
 
 
 def space_of(folds: Sequence[Node], stored: Sequence[Node]) -> Nest:
-    """The loops of a group, by its first fold or by what it stores."""
+    """The loops of a group, from its first reduction or from what it stores."""
     if not folds:
         shapes = {part_shape(node) for node in stored}  # parts, where all values consist of them
         shape = shapes.pop() if len(shapes) == 1 else max((n.shape for n in stored), key=len)
@@ -217,7 +217,7 @@ def reduced_axes(fold: Node) -> tuple[int, ...]:
 
 
 def part_shape(node: Node) -> tuple[Size, ...]:
-    """The shape of the equal parts that a value is joined from, or its own."""
+    """The shape of the equal parts that a value is concatenated from, or its own."""
     if node.op is not CONCAT or len({part.shape for part in node.inputs}) > 1:
         return node.shape
     return node.inputs[0].shape
@@ -226,7 +226,7 @@ def part_shape(node: Node) -> tuple[Size, ...]:
 def across_rows(shape: tuple[Size, ...], rows: Sequence[Axis]) -> Index | None:
     """The index of an element whose memory order is that of the rows, each axis a run of them.
 
-    A result of [512, 3072] is stored so by rows of [512, 48, 64]; None where it is no such result.
+    A result of [512, 3072] is stored this way by rows of [512, 48, 64]. None for any other result.
     """
     index: list[Expr] = []
     left = list(rows)
@@ -272,7 +272,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """The loops of a group, and the node that each slot holds: first those read, then written."""
+    """The loops of a group, and the node in each slot: first those read, then those written."""
 
     name: str
     body: Stmt  # over `views`, which are not yet parameters
@@ -292,7 +292,7 @@ class Lowered:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The kernel; made only when asked for, since most groups merge into larger ones."""
+        """The kernel; made on demand, since most groups merge into larger ones."""
         if self.model is not None:
             return self.model.kernel
         params = tuple(sorted(self.views.values(), key=lambda b: (b.slot, b.name)))
@@ -302,7 +302,7 @@ class Lowered:
 
 
 def _free_names(body: Stmt) -> set[str]:
-    """Variables that no loop of a body binds: sizes."""
+    """Variables of a body that no loop binds: sizes."""
     used: set[str] = set()
     bound: set[str] = set()
     for statement in ir.statements(body):

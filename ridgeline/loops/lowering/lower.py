@@ -1,4 +1,4 @@
-"""From a group of graph nodes to one kernel: the fused loops, not yet scheduled.
+"""Lower a group of graph nodes to one kernel: fused loops, not yet scheduled.
 
 Every kernel has one shape: loops over *row* axes, and inside them *stages*. A stage folds values
 over the *inner* axes into an accumulator, or stores values along them; what depends on rows only
@@ -39,7 +39,7 @@ _LOCAL_LIMIT = 128 * 1024  # scratch a row may use, so that it stays in a core's
 
 @dataclass(slots=True, kw_only=True)
 class GroupLowering(Reading):
-    """Lowers one group: its folds in order and the values it stores."""
+    """Lowers one group: its reductions in order and the values it stores."""
 
     folds: Sequence[Node]
     name: str
@@ -71,7 +71,7 @@ class GroupLowering(Reading):
         return self.finished(body, space, folds[0].op if folds else None)
 
     def finished(self, body: Stmt, space: Nest, anchor: Op | None) -> Lowered:
-        """What becomes a kernel around a body: slots in order, parameters and sizes."""
+        """The kernel around a body: slots in order, parameters and sizes."""
         reads = [n for n in self.slots if n not in self.graph.outputs]
         order = (*reads, *self.graph.outputs)
         number = {node: i for i, node in enumerate(order)}
@@ -111,7 +111,7 @@ class GroupLowering(Reading):
         return sequence(*start, body)
 
     def _early_stores(self, space: Nest) -> list[Stmt]:
-        """Results that need no fold are stored by the first loop that passes their elements."""
+        """Store results that need no reduction in the first loop over their elements."""
         stores: list[Stmt] = []
         for node in self.graph.outputs:
             if not shapes_meet(node.shape, space.full_shape) or shapes_meet(
@@ -154,7 +154,7 @@ class GroupLowering(Reading):
         return (value,)
 
     def _check_operand(self, operand: Node, pads: bool) -> None:
-        """A contraction reads an element many times, so none may cost more than a load."""
+        """A contraction reads an element many times, so each read must be a plain load."""
         for node in self._cone([operand]):
             if widens(node) or (pads and node.op is PAD):
                 continue
@@ -176,7 +176,7 @@ class GroupLowering(Reading):
         return [Store(self.staged[n], index, self.memo[n, space.full_index]) for n in fresh]
 
     def plan_staging(self, stages: Sequence[Sequence[Node]], space: Nest) -> None:
-        """Costly full-space values that several stages need are computed once per row."""
+        """Compute costly values that several stages need once per row, into scratch."""
         elements = 1
         for axis in space.inner:
             if not isinstance(axis.extent, int):
@@ -198,7 +198,7 @@ class GroupLowering(Reading):
                 self.staged[node] = Buffer(f"row{len(self.staged)}", shape, node.dtype, "local")
 
     def _cone(self, roots: Sequence[Node]) -> Collection[Node]:
-        """The nodes that are computed inside this kernel for `roots`, up to folds and memory."""
+        """The nodes that this kernel computes for `roots`, down to reductions and memory."""
         found: dict[Node, None] = {}  # in order: a set of nodes is another one in every process
         stack = list(roots)
         while stack:
@@ -245,7 +245,7 @@ class GroupLowering(Reading):
         return row_level
 
     def _store_parts(self, node: Node, index: Index, space: Nest) -> list[Stmt]:
-        """Joined parts, each stored in its place by loops over one part."""
+        """Concatenated parts, each stored by loops over that part."""
         axis, shape = node.attrs.axis, part_shape(node)
         target = self.view(node, (*shape[:axis], len(node.inputs), *shape[axis:]))
         return [

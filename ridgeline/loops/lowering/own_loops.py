@@ -1,4 +1,4 @@
-"""Ops with loops of their own: scans, scatters, sorts, searches. `RULES` has one rule for each.
+"""Lowering rules of ops with own loops: scans, scatters, sorts, searches (`RULES`).
 
 A rule gets a node and writes the loops of its kernel. Pointwise work and views before the op are
 read inside them (`lowering.read`). Rows are the axes along which iterations stay apart, so they may
@@ -47,7 +47,7 @@ _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
 
 
 def has_loops(node: Node) -> bool:
-    """True for nodes of this family that kernels can run; the others are library calls."""
+    """True for nodes of this family that kernels can run; the others are NumPy calls."""
     if node.op is SCATTER and node.attrs.mode in ("add", "prod"):
         # updates of narrow floats would be rounded one by one
         narrow = node.dtype.kind == "float" and node.dtype.itemsize < 4
@@ -71,7 +71,7 @@ def _register(lowering: GroupLowering, *axes: Axis) -> None:
 
 
 def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLowering) -> Nest:
-    """Rows of a scan, and the loop that runs along one axis of them."""
+    """Rows of a scan, and the loop along one axis of them."""
     kept = [a for a in range(len(shape)) if a != axis]
     rows = _named("r", [shape[a] for a in kept])
     inner = Axis("c", shape[axis])
@@ -253,7 +253,7 @@ def _scanned(
     node: Node, lowering: GroupLowering, space: Nest, monoid: str, values: tuple[Expr, ...],
     stored: Sequence[tuple[int, Node]],
 ) -> Lowered:  # fmt: skip
-    """A running value by a monoid; `stored` says which of its fields are which results."""
+    """A running value by a monoid; `stored` maps its fields to results."""
     (inner,), types = space.inner, tuple(value.dtype for value in values)
     totals = tuple(Buffer(f"acc{n}", (), kind, "reg") for n, kind in enumerate(types))
     begin = [Store(t, (), first) for t, first in zip(totals, MONOIDS[monoid].init(types))]

@@ -1,4 +1,4 @@
-"""Loops of a radix pass by tiles: the threads of a block sort a tile in shared memory.
+"""A radix pass by tiles: the threads of a block sort a tile in shared memory.
 
 A digit is sorted by four bits at a time. Every thread has a run of the tile and counts how often
 each of sixteen values occurs in it; the sum of the counts before one, in the order of values and
@@ -45,7 +45,7 @@ class RadixTile:
         return self.size // RUN
 
     def at(self, position: Expr) -> Expr:
-        """The place in the row."""
+        """The index in the row."""
         return self.number * self.size + position
 
     def each(
@@ -70,7 +70,7 @@ class RadixTile:
 def counts_body(
     tile: RadixTile, digits: int, digit: Callable[[Expr], Expr], out: Callable[..., Stmt]
 ) -> Stmt:
-    """How often each digit occurs; `digit` is that of the element at a place of the row."""
+    """How often each digit occurs; `digit` is that of the element at an index of the row."""
     count = Buffer("count", (ir.index(digits),), dtypes.int32, "shared")
     d = Var.make("d")
 
@@ -155,7 +155,7 @@ class SortedTile:
         return _wide(moved & (1 << bits) - 1)
 
     def _sorted(self, number: int, low: int, bits: int) -> Stmt:
-        """One pass over a few bits: from one of the two arrangements to the other."""
+        """One pass over a few bits, from one buffer to the other."""
         t, v, z = Var.make("t"), Var.make("v"), Var.make("z")
         before, after = self.slots[number % 2], self.slots[(number + 1) % 2]
         own = t + t // _VALUES
@@ -193,7 +193,7 @@ class SortedTile:
         ))  # fmt: skip
 
     def _places(self) -> list[Stmt]:
-        """Counts become places: thread `t` joins a run of the counts of one value."""
+        """Prefix sums of the counts: thread `t` combines a run of the counts of one value."""
         beside = self.tile.threads // _VALUES  # threads with one value
         t, w, z, h, i = (Var.make(n) for n in "twzhi")
         value, column = t // beside, t % beside

@@ -1,4 +1,4 @@
-"""Loops that find the smallest keys of a tile: the threads of a block keep it in registers.
+"""The smallest keys of a tile, selected by the threads of a block in registers.
 
 The last key that is wanted is found bit by bit, from the highest: a bit is set where fewer keys
 than are wanted lie below the number with it. Counting takes no memory, and no longer for keys that
@@ -30,7 +30,7 @@ def _number(buffer: Buffer) -> Expr:
 
 @dataclass(frozen=True)
 class SelectionTile:
-    """A tile of a row: how long it is, its number, the row's length, how many are wanted."""
+    """A tile of a row: its length and number, the row's length, how many keys are wanted."""
 
     size: int
     number: Var
@@ -44,16 +44,16 @@ class SelectionTile:
         return max(1 << (needed - 1).bit_length(), _LEAST_THREADS)
 
     def at(self, position: Expr) -> Expr:
-        """The place in the row."""
+        """The index in the row."""
         return self.number * self.size + position
 
     def holds(self, position: Expr) -> Expr:
-        """Whether there is an element at a place of the block's."""
+        """Whether there is an element at an index of the tile."""
         return (position < self.size) & (self.at(position) < self.length)
 
 
 class Selection:
-    """The statements that choose, over the keys at places of a row."""
+    """The statements that select among the keys of a row."""
 
     def __init__(self, tile: SelectionTile, kind: DType, low: int) -> None:
         """`low` bits of all keys are zero."""
@@ -109,7 +109,7 @@ class Selection:
         return For("t", ir.index(self.tile.threads), sequence(*first, inner), axis)
 
     def _decided(self, bit: int) -> Stmt:
-        """One bit of the last key that is wanted."""
+        """Decide one bit of the last key that is wanted."""
         total = Buffer("total", (), dtypes.int32, "reg")
         tried = _number(self.last) | ir.const(1 << bit, self.kind)
 
@@ -126,7 +126,7 @@ class Selection:
         ))  # fmt: skip
 
     def _counted(self) -> Stmt:
-        """How many keys of each thread are smaller than the last one, and how many equal."""
+        """For each thread the number of keys below the last wanted one, and equal to it."""
         t = Var.make("t")
         total = Buffer("total", (), dtypes.int32, "reg")
 
@@ -152,7 +152,7 @@ class Selection:
         )))  # fmt: skip
 
     def _chosen(self, keep: Callable[[Expr, Expr, Expr], Stmt]) -> Stmt:
-        """Every thread goes on from the counts of those before it."""
+        """Every thread continues from the counts of those before it."""
         t, v, h, i = (Var.make(name) for name in "tvhi")
         total = Buffer("total", (), dtypes.int32, "reg")
         groups = self.tile.threads // _GROUPS

@@ -1,4 +1,4 @@
-"""Loops of sorts and searches: keys, ranks of short rows, radix passes, binary search."""
+"""Sorts and searches as loops: keys, ranks of short rows, radix passes, binary search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ONE, _NONE = ir.index(1), ir.index(0)
 
 
 def key(value: Expr, descending: bool = False) -> Expr:
-    """The unsigned integer by which a value is sorted, as `ops/radix.py` defines it."""
+    """The unsigned integer that sorts as a value does, as `ops/radix.py` defines it."""
     unsigned = key_type(value.dtype)
     if value.dtype.kind == "float" and value.dtype.itemsize < 4:
         value = cast(value, dtypes.float32)
@@ -48,12 +48,12 @@ def key(value: Expr, descending: bool = False) -> Expr:
 
 
 def within(position: Expr, size: Size) -> Expr:
-    """A place that is surely inside an axis; for places that are so anyhow it changes nothing."""
+    """An index clamped to an axis; it does not change one that is in range."""
     return maximum(minimum(position, size_expr(size) - _ONE), _NONE)
 
 
 def rank_body(out: Buffer, rows: Index, size: Size, keys: tuple[Expr, Expr]) -> Stmt:
-    """One row: every element goes to the place that is the number of those before it.
+    """One row: each element moves to the index that is the number of elements before it.
 
     `keys` are the key of element `i` and that of element `j`.
     """
@@ -76,7 +76,7 @@ def radix_body(
 ) -> Stmt:
     """One row of a radix pass: count the digits, find where each begins, move the elements.
 
-    `outputs` are the buffers to fill, each with the value of element `i` that it gets; `digit` is
+    `outputs` are the buffers to fill, each with the value that element `i` contributes; `digit` is
     the digit of element `i`.
     """
     digits = ir.index(1 << bits)
@@ -110,10 +110,10 @@ def radix_body(
 def smallest_body(
     outputs: Sequence[tuple[Buffer, Expr]], rows: Index, size: Size, own: Expr, count: int
 ) -> Stmt:
-    """One row: the smallest keys, in the order in which they stand.
+    """One row: the smallest keys, in their original order.
 
-    The last key that is wanted is found digit by digit, from the highest: how many keys have each
-    digit says in which one it lies. `own` is the key of element `i`; `outputs` as in `radix_body`.
+    The last key that is wanted is found digit by digit, from the highest: a histogram of the digits
+    says in which one it lies. `own` is the key of element `i`; `outputs` as in `radix_body`.
     """
     kind = own.dtype
     bits = min(kind.bits, 8 if bounds(size)[1] <= _FEW_KEYS else 11)
@@ -188,9 +188,9 @@ def _narrowed(
 def search_body(
     out: Buffer, index: Index, at: Callable[[Expr], Expr], value: Expr, size: Size, right: bool
 ) -> Stmt:
-    """One value: halve the part of the sorted row in which its place may be.
+    """One value: binary search in a sorted row.
 
-    `value` is the key searched for, `at` the element of the row at some place.
+    `value` is the key searched for, `at` the element of the row at an index.
     """
     slot = Buffer("slot", (), dtypes.int64, "reg")
     held = Load.make(slot, ())

@@ -1,4 +1,4 @@
-"""What the expansions are written with: short names for operations, and the two float formats.
+"""Building blocks of the math expansions: operations, and the two float formats.
 
 The expressions rely on every operation being rounded as IEEE 754 says and on none being
 reassociated; `fma` is one rounding. They are free of branches: whatever a lane does not need is

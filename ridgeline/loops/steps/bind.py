@@ -1,4 +1,4 @@
-"""Bind: hand the iterations of an axis to the blocks of a GPU, or to the threads of a block.
+"""Bind: map the iterations of an axis to the blocks of a GPU or to the threads of a block.
 
 A bound loop keeps its plain meaning. Iterations must be independent, or meet in nothing but joins:
 threads that fold into one accumulator are joined by the code generator (shuffles and shared
@@ -22,14 +22,14 @@ from ridgeline.loops.steps.step import ScheduleError, Step, known_extent, loops_
 
 @dataclass(frozen=True, slots=True)
 class Bind(Step):
-    """Run an axis over the blocks of the `grid`, or over the `thread`s of a block."""
+    """Map an axis to the blocks of the `grid`, or to the `thread`s of a block."""
 
     axis: str
     kind: Literal["grid", "thread"]
     name: ClassVar[str] = "bind"
 
     def apply(self, kernel: Kernel) -> Kernel:
-        """Check what the binding needs, and set it."""
+        """Check the conditions of the binding, and set it."""
         if self.kind not in ("grid", "thread"):
             raise ScheduleError(
                 f"a loop is bound to the grid or to threads, not to {self.kind!r}",
@@ -62,7 +62,7 @@ class Bind(Step):
 def launches(body: Stmt) -> Iterator[Stmt]:
     """The parts of a kernel that run one after another on the whole GPU.
 
-    What stands side by side and is for one thread alone is one part.
+    Adjacent statements for a single thread are one part.
     """
     together: list[Stmt] = []
     for part in _parts(body):
@@ -106,7 +106,7 @@ def _check_power_of_two(loop: For) -> None:
 
 
 def _check_only_joins(loop: For) -> None:
-    """Iterations in order may run in any order when all they do is join into memory."""
+    """Iterations may run in any order if all they do is combine into memory."""
     own = {s.buffer for s in ir.statements(loop.body) if isinstance(s, Alloc)}
     joined: set[Buffer] = set()
     for statement in ir.statements(loop.body):
@@ -123,7 +123,7 @@ def _check_only_joins(loop: For) -> None:
 
 
 def _check_joins_results(loop: For) -> None:
-    """Blocks meet in the kernel's results alone, one value at a time."""
+    """Blocks may only meet in the kernel's results, one value at a time."""
     own = {s.buffer for s in ir.statements(loop.body) if isinstance(s, Alloc)}
     for statement in ir.statements(loop.body):
         if isinstance(statement, Reduce) and not own.issuperset(statement.buffers):

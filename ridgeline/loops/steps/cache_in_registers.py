@@ -1,4 +1,4 @@
-"""CacheInRegisters and Spread: what a row needs more than once stays in the registers of threads.
+"""CacheInRegisters and Spread: keep data that a row needs repeatedly in registers.
 
 `CacheInRegisters` reads a parameter once and keeps it for all later stages; `Spread` lays scratch
 out by the loops that index it. Where one of these loops is bound to threads, every thread keeps its
@@ -74,7 +74,7 @@ class CacheInRegisters(Step):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A read of a parameter: the loops and tests around it, and what guards it in its statement."""
+    """A read of a parameter: the loops and guards around it, and its guard in its statement."""
 
     load: ir.Load
     chain: Chain
@@ -108,7 +108,7 @@ def _reads(body: ir.Stmt, name: str) -> list[_Read]:
 
 
 def _own(body: ir.Stmt) -> set[ir.Buffer]:
-    """The scratch that a loop's body has."""
+    """The scratch buffers of a loop's body."""
     return {s.buffer for s in ir.statements(body) if isinstance(s, ir.Alloc)}
 
 
@@ -175,6 +175,6 @@ class Spread(Step):
 
 
 def _tells_apart(index: tuple[ir.Expr, ...], extents: dict[str, int]) -> bool:
-    """True when different values of the loops give different indices, and nothing else does."""
+    """True if distinct values of exactly these loops give distinct indices."""
     form = affine(index[0]) if len(index) == 1 else None
     return form is not None and form.strides.keys() == extents.keys() and form.tells_apart(extents)

@@ -1,4 +1,4 @@
-"""CacheRead: pack what a loop reads of a buffer into scratch; Pipeline: some iterations ahead."""
+"""CacheRead: pack what a loop reads of a buffer into scratch; Pipeline: prefetch it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CacheRead(Step):
         return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
     def _meant(self, loop: ir.For) -> dict[ir.Load | ir.OpExpr, bool]:
-        """The reads that depend on exactly these axes, and whether each is under a condition."""
+        """The reads that depend on exactly these axes, and whether each is conditional."""
         found = self._reads(loop)
         return {r: guarded for r, guarded in found.items() if _axes(r, loop) == set(self.axes)}
 
@@ -163,7 +163,7 @@ def copy_loops(
     around: ir.Stmt,
     square: int = 0,
 ) -> ir.Stmt:
-    """Loops over the axes of a copy; the last one in lanes where it is so in the loop itself."""
+    """Loops over the axes of a copy; the last one vectorised if it is so in the loop itself."""
     for axis in reversed(axes):
         kinds = {s.kind for s in ir.statements(around) if isinstance(s, ir.For) and s.name == axis}
         lanes = axis == axes[-1] and kinds == {"vector"}
@@ -175,10 +175,10 @@ def copy_loops(
 
 
 def in_squares(loop: ir.For, side: int) -> ir.Stmt:
-    """A loop around lanes cut into transposing pieces of `side` iterations, and what is left over.
+    """A loop around lanes, cut into transposing pieces of `side` iterations and a rest.
 
-    Lanes longer than a square are taken a square at a time from end to end of the loop: memory is
-    then read along a few lines of it, which the processor foresees, instead of along all of them.
+    Lanes longer than a square are processed one square at a time from end to end of the loop:
+    memory is then read along a few rows, which hardware prefetches, instead of along all of them.
     """
     extent = known_extent(loop)
     whole = extent // side
@@ -200,7 +200,7 @@ def in_squares(loop: ir.For, side: int) -> ir.Stmt:
 
 
 def _by_squares(squares: ir.For, turned: ir.For, side: int) -> ir.Stmt:
-    """Squares along a loop, once for every `side` lanes of the loop inside the turned one."""
+    """Squares along a loop, once for every `side` lanes of the loop inside the transposed one."""
     lanes = turned.body
     if not isinstance(lanes, ir.For) or lanes.kind != "vector":
         return squares

@@ -130,7 +130,7 @@ def _redirected(statement: Stmt, old: Buffer, new: Buffer, index: tuple[Expr, ..
 
 @dataclass(frozen=True, slots=True)
 class StreamingStore(Step):
-    """Write a result past the caches, because it is too large to be read again from them."""
+    """Write a large result with non-temporal stores, past the caches."""
 
     buffer: str
     name: ClassVar[str] = "stream"
@@ -160,13 +160,13 @@ def _writes(statement: Stmt, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LanesLast(Step):
-    """Lay scratch out with its first axis last: that of a loop that moved inside to be lanes."""
+    """Move the first axis of scratch last: that of a loop that moved inside to be vectorised."""
 
     buffer: str
     name: ClassVar[str] = "lanes_last"
 
     def apply(self, kernel: Kernel) -> Kernel:
-        """Turn the scratch, and every place in it, around."""
+        """Permute the scratch and every index into it."""
         made = [s.buffer for s in ir.statements(kernel.body) if isinstance(s, Alloc)]
         if all(b.name != self.buffer or not b.shape for b in made):
             raise ScheduleError(f"there is no scratch {self.buffer!r} with axes")

@@ -1,4 +1,4 @@
-"""Cascade: a long sum in blocks, whose sums are added up without loss.
+"""Cascade: sum in blocks, and add the sums of blocks in twice the precision.
 
 An accumulator that takes a million additions loses a little in each, and more the larger it has
 grown. Here a few additions make the sum of a block, and the total takes one addition a block in
@@ -49,7 +49,7 @@ class Cascade(Step):
         return f"{axis}.b"
 
     def apply(self, kernel: ir.Kernel) -> ir.Kernel:
-        """Cut every loop of the axis that sums floats, and hold what it sums into precisely."""
+        """Cut every loop of the axis that sums floats, and widen its accumulators."""
         if not isinstance(self.block, int) or self.block < 1:
             raise ScheduleError(f"cannot sum {self.axis!r} in blocks of {self.block!r}")
         summed = {b for loop in loops_named(kernel, self.axis) for b in sums_of(loop)}
@@ -95,7 +95,7 @@ class Cascade(Step):
 
 
 def sums_of(loop: ir.For) -> dict[ir.Buffer, Index]:
-    """Accumulators of floats that a loop sums into in turn and does not look at, and where."""
+    """Float accumulators that a loop only adds to, and at which index."""
     if loop.axis != "reduce" or loop.kind not in ("serial", "unroll"):
         return {}
     found: dict[ir.Buffer, Index] = {}
@@ -124,7 +124,7 @@ def _is_sum(statement: ir.Reduce) -> bool:
 
 
 def _with_joined(body: ir.Stmt, summed: Collection[ir.Buffer]) -> set[ir.Buffer]:
-    """Accumulators, and those that lanes or parts of them are joined into."""
+    """Accumulators, and those that their lanes or parts are combined into."""
     joins = [
         (s.buffers[0], s.values[0].buffer) for s in ir.statements(body)
         if isinstance(s, ir.Reduce) and _is_sum(s) and isinstance(s.values[0], ir.Load)
@@ -143,7 +143,7 @@ def _block_name(buffer: ir.Buffer) -> str:
 
 
 def _block_of(buffer: ir.Buffer, index: Index, loop: ir.For) -> tuple[ir.Buffer, Index]:
-    """What holds the sum of a block, and where: no more than what one run of `loop` sums into."""
+    """The accumulator of a block, and its index: as large as one run of `loop` needs."""
     inside = {ir.Var.make(s.name) for s in ir.statements(loop.body) if isinstance(s, ir.For)}
     varying = [dim for dim, variable in enumerate(index) if variable in inside]
     shape = tuple(buffer.shape[dim] for dim in varying)
@@ -152,7 +152,7 @@ def _block_of(buffer: ir.Buffer, index: Index, loop: ir.For) -> tuple[ir.Buffer,
 
 
 def _renamed(statement: ir.Stmt, blocks: Mapping[ir.Buffer, tuple[ir.Buffer, Index]]) -> ir.Stmt:
-    """Sums into the accumulators of a block."""
+    """Sums redirected into the accumulators of a block."""
     if isinstance(statement, ir.Reduce) and statement.buffers[0] in blocks:
         block, index = blocks[statement.buffers[0]]
         return replace(statement, buffers=(block,), index=index)
@@ -160,7 +160,7 @@ def _renamed(statement: ir.Stmt, blocks: Mapping[ir.Buffer, tuple[ir.Buffer, Ind
 
 
 def _each(loop: ir.For, summed: ir.Buffer, statement: ir.Store | ir.Reduce) -> ir.Stmt:
-    """A statement at all elements that `loop` sums into, by loops and conditions like its own."""
+    """A statement at all elements that `loop` sums into, under similar loops and conditions."""
     inner = [s for s in ir.statements(loop.body) if isinstance(s, ir.For)]
     buffer = statement.buffer if isinstance(statement, ir.Store) else statement.buffers[0]
     around = [
@@ -179,7 +179,7 @@ def _each(loop: ir.For, summed: ir.Buffer, statement: ir.Store | ir.Reduce) -> i
 
 
 def _conditions(statement: ir.Stmt, summed: ir.Buffer) -> list[ir.Expr] | None:
-    """Conditions under which all sums into a buffer stand; None where there is no such sum."""
+    """Conditions under which all sums into a buffer run; None if there is no such sum."""
     if isinstance(statement, ir.Reduce):
         return [] if statement.buffers[0] == summed else None
     if isinstance(statement, ir.Seq):
@@ -197,7 +197,7 @@ def _conditions(statement: ir.Stmt, summed: ir.Buffer) -> list[ir.Expr] | None:
 
 
 def _held_precisely(statement: ir.Stmt, totals: Collection[ir.Buffer]) -> ir.Stmt:
-    """All that is done with accumulators, done with what holds them precisely."""
+    """A statement with accumulators replaced by wider ones."""
     inner = map_children(statement, lambda child: _held_precisely(child, totals))
     if isinstance(inner, ir.Alloc) and inner.buffer in totals:
         body = inner.body
@@ -219,7 +219,7 @@ def _held_precisely(statement: ir.Stmt, totals: Collection[ir.Buffer]) -> ir.Stm
 
 
 def _holders(buffer: ir.Buffer) -> tuple[ir.Buffer, ...]:
-    """What a total is held in: one wider number, or the sum and what its additions lost."""
+    """The form of a total: one wider number, or the sum and its rounding errors."""
     if buffer.dtype is dtypes.float64:
         return buffer, _lost(buffer)
     return (replace(buffer, dtype=dtypes.float64),)
@@ -230,7 +230,7 @@ def _lost(buffer: ir.Buffer) -> ir.Buffer:
 
 
 def _added(value: ir.Expr, totals: Collection[ir.Buffer]) -> tuple[ir.Expr, ...]:
-    """A number that is added to a total, as what the total is held in."""
+    """A number in the form of a total, to be added to it."""
     if isinstance(value, ir.Load) and value.buffer in totals:
         return tuple(ir.Load.make(b, value.index) for b in _holders(value.buffer))
     value = _with_rounded(value, totals)
@@ -244,7 +244,7 @@ def _added(value: ir.Expr, totals: Collection[ir.Buffer]) -> tuple[ir.Expr, ...]
 
 
 def _with_rounded(expr: ir.Expr, totals: Collection[ir.Buffer]) -> ir.Expr:
-    """An expression that reads totals, with what they are rounded to."""
+    """An expression over totals, reading their rounded values."""
     found: dict[ir.Expr, ir.Expr] = {}
     for part in ir.subexpressions(expr):
         if isinstance(part, ir.Load) and part.buffer in totals:

@@ -1,4 +1,4 @@
-"""ComputeAt: fill scratch inside the loop that reads it, each time only what that loop needs."""
+"""ComputeAt: fill scratch inside the loop that reads it, each time only what it needs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ComputeAt(Step):
     name: ClassVar[str] = "compute_at"
 
     def apply(self, kernel: Kernel) -> Kernel:
-        """Move every production of the buffer."""
+        """Move every statement that fills the buffer."""
         scratch(kernel, self.buffer)
         ranges = loop_ranges(kernel.body)
         return replace(kernel, body=self._visit(kernel.body, ranges))
@@ -88,7 +88,7 @@ class ComputeAt(Step):
 
 
 def _window(name: str, indices: set[Expr], inside: set[str], ranges: Ranges) -> tuple[Expr, int]:
-    """Where the reads of one axis begin in terms of outer loops, and how far they reach."""
+    """Where the reads of one axis begin in terms of outer loops, and how long they are."""
     starts: set[Expr] = set()
     spans: list[tuple[int, int]] = []
     for index in indices:
@@ -121,7 +121,7 @@ def _spans(names: list[str], windows: list[tuple[Expr, int]]) -> dict[str, tuple
 
 
 def _within(position: Expr, size: Expr, fill: Stmt, ranges: Ranges) -> Stmt:
-    """The last window may reach past the end, where there is nothing to compute."""
+    """The last window may extend past the end, where nothing is computed."""
     if bounds(position, ranges)[1] < bounds(size, ranges)[0]:
         return fill
     return If(position < size, fill)

@@ -1,4 +1,4 @@
-"""Fuse: two nested loops become one; FuseSiblings: two loops side by side do."""
+"""Fuse: two nested loops become one. FuseSiblings: two neighbouring loops become one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_exte
 
 @dataclass(frozen=True, slots=True)
 class Fuse(Step):
-    """Make one loop of two nested ones, where every access walks memory as one loop would.
+    """Merge two nested loops into one, if every access walks memory as one loop would.
 
-    Elsewhere the two indices are found again by division, if `divide` allows it.
+    Otherwise the two indices are recovered by division, if `divide` allows it.
     """
 
     outer: str
@@ -153,13 +153,13 @@ def _buffers(statement: Stmt) -> Iterable[Buffer]:
 
 @dataclass(frozen=True, slots=True)
 class FuseSiblings(Step):
-    """Merge the loops of an axis that have nothing to do with one another's results."""
+    """Merge the loops of an axis that do not depend on each other's results."""
 
     axis: str
     name: ClassVar[str] = "fuse_siblings"
 
     def apply(self, kernel: Kernel) -> Kernel:
-        """Merge as many neighbours as there are."""
+        """Merge as many neighbours as possible."""
         loops_named(kernel, self.axis)
         body = self._visit(kernel.body)
         if body == kernel.body:
@@ -182,7 +182,7 @@ class FuseSiblings(Step):
         return sequence(*parts)
 
     def _partner(self, parts: list[Stmt], loop: Stmt) -> int | None:
-        """The place of a loop that `loop` can be merged into, past starting values alone."""
+        """The position of a loop that `loop` can merge into, past initial values only."""
         if not isinstance(loop, For) or loop.name != self.axis:
             return None
         touched = _reads(loop) | set(written_memory(loop))

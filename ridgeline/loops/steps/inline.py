@@ -1,4 +1,4 @@
-"""Inline: compute a value where it is used instead of keeping it in scratch."""
+"""Inline: compute a value where it is used instead of storing it in scratch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ridgeline.loops.steps.step import ScheduleError, Step
 
 @dataclass(frozen=True, slots=True)
 class Inline(Step):
-    """Put the expression that fills a scratch buffer in the place of every read of it."""
+    """Replace every read of a scratch buffer by the expression that fills it."""
 
     buffer: str
     name: ClassVar[str] = "inline"
@@ -34,7 +34,7 @@ class Inline(Step):
 
 
 def computed_again(expr: Expr, store: Store) -> Expr:
-    """An expression with what a store put into scratch in the place of every read of it."""
+    """An expression with every read of scratch replaced by what a store put there."""
     done: dict[Expr, Expr] = {}
     for part in ir.subexpressions(expr):
         if isinstance(part, Load) and part.buffer == store.buffer:

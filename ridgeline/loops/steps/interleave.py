@@ -1,4 +1,4 @@
-"""Interleave: pack what a loop reads so that the elements one instruction sums are neighbours."""
+"""Interleave: pack data so that the elements that one instruction sums are neighbours."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Interleave(CacheRead):
 
 
 def _in_order(buffer: str, read: Expr, axes: list[str], depth: str, elements: Expr) -> str:
-    """The axis along which memory is in order: word by word, or element by element across words."""
+    """The axis along which memory is contiguous: word by word, or element by element."""
     loads = (e for e in ir.subexpressions(read) if isinstance(e, Load))
     load = next(load for load in loads if load.buffer.name == buffer)
     assert isinstance(elements, Const)

@@ -1,4 +1,4 @@
-"""Steps that change the shape of a nest of loops: Split, Reorder, Tile, SetKind."""
+"""Steps that reshape a loop nest: Split, Reorder, Tile, SetKind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ridgeline.loops.steps.step import (
 
 
 def check_repeatable(loop: ir.For) -> None:
-    """An iteration may run twice if it reads nothing that it leaves behind, and adds to nothing."""
+    """Refuse a loop whose iterations cannot run twice: they read or add to what they write."""
     inside = list(ir.statements(loop.body))
     own = {memory(s.buffer) for s in inside if isinstance(s, ir.Alloc)}
     left = written_memory(loop.body) - own
@@ -45,7 +45,7 @@ def check_repeatable(loop: ir.For) -> None:
 
 
 def check_apart(loop: ir.For) -> None:
-    """Refuse to run iterations at once of which one is another one again."""
+    """Refuse concurrent iterations if some of them repeat others."""
     inside = list(ir.statements(loop.body))
     own = {s.buffer for s in inside if isinstance(s, ir.Alloc)}
     for store in (s for s in inside if isinstance(s, ir.Store) and s.buffer not in own):
@@ -57,7 +57,7 @@ def check_apart(loop: ir.For) -> None:
 
 
 def _held(coordinate: ir.Expr, name: str) -> Iterator[ir.Expr]:
-    """Where a variable stands in a place: minima that may fill up a piece, or it by itself."""
+    """Where a variable occurs in an index: in a minimum that may repeat the last, or alone."""
     if isinstance(coordinate, ir.Load):  # what is loaded can be the same for all iterations anyway
         return
     minimum = (
@@ -75,7 +75,7 @@ def _held(coordinate: ir.Expr, name: str) -> Iterator[ir.Expr]:
 
 
 def _apart(loop: ir.For, coordinate: ir.Expr, last: ir.Expr) -> bool:
-    """True when only the last iteration of a loop can reach the last place."""
+    """True if only the last iteration of a loop can reach the last index."""
     form, spans = affine(coordinate), loop_ranges(loop.body)
     if form is None or not isinstance(last, ir.Const):
         return False
@@ -200,7 +200,7 @@ class Reorder(Step):
 
 
 def _perfect(loop: ir.For, past: set[str]) -> bool:
-    """True when only loops that fold lie between a folding loop and where it moves to."""
+    """True if a reduction loop passes only reduction loops on its way inwards."""
     body = loop.body
     while isinstance(body, ir.For) and body.name in past:
         if body.axis != "reduce":
@@ -212,7 +212,7 @@ def _perfect(loop: ir.For, past: set[str]) -> bool:
 def _push(
     past: set[str], loop: ir.For, body: ir.Stmt | None = None, tests: tuple[ir.Expr, ...] = ()
 ) -> ir.Stmt:
-    """The loop moved inside `body`, together with the tests on its variable that stood between."""
+    """The loop moved inside `body`, together with the guards on its variable in between."""
     body = loop.body if body is None else body
     if not any(isinstance(s, ir.For) and s.name in past for s in ir.statements(body)):
         return _innermost(loop, body, tests)
@@ -244,7 +244,7 @@ def _innermost(loop: ir.For, body: ir.Stmt, tests: tuple[ir.Expr, ...]) -> ir.St
 
 @dataclass(frozen=True, slots=True)
 class Tile(Step):
-    """Split each axis by its factor and nest all pieces (`x.0`) outside all places (`x.1`)."""
+    """Split each axis by its factor and nest all pieces (`x.0`) outside all positions (`x.1`)."""
 
     axes: tuple[str, ...]
     factors: tuple[int, ...]
@@ -277,7 +277,7 @@ class SetKind(Step):
     name: ClassVar[str] = "kind"
 
     def apply(self, kernel: ir.Kernel) -> ir.Kernel:
-        """Check what the kind needs, and set it."""
+        """Check the conditions of the kind, and set it."""
         if self.kind == "vector":  # scratch that a lane has for itself gets an axis of lanes
             body = at_loops(kernel.body, self.axis, outside_scratch)
             kernel = replace(kernel, body=body)
@@ -314,7 +314,7 @@ def _set_kind(statement: ir.Stmt, name: str, kind: ir.LoopKind) -> ir.Stmt:
 
 
 def _check_parallel(body: ir.Stmt, name: str) -> None:
-    """Parallel loops are the outermost ones, with nothing between them."""
+    """Parallel loops must be outermost, with nothing between them."""
     while isinstance(body, ir.For) and body.kind == "parallel":
         if body.name == name:
             return

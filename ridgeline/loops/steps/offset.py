@@ -1,4 +1,4 @@
-"""Offset: signed bytes of packed rows as unsigned ones, for instructions that take these.
+"""Offset: packed signed bytes as unsigned ones, for instructions that take these.
 
 (a + 128) · b is a · b + 128 · b, so the sums start at minus 128 times the totals of the other
 operand's columns, which are summed once for all rows. In arithmetic modulo 2³² this is exact.
@@ -29,9 +29,9 @@ _SHIFT = 128
 
 @dataclass(frozen=True, slots=True)
 class Offset(Step):
-    """Hold a scratch buffer of signed bytes with 128 added, and correct the sums it enters.
+    """Store a scratch buffer of signed bytes with 128 added, and correct the sums that read it.
 
-    The totals of the other factor, a scratch buffer too, are taken before the loop `before`.
+    The column totals of the other factor, also scratch, are computed before the loop `before`.
     """
 
     buffer: str
@@ -40,11 +40,11 @@ class Offset(Step):
 
     @property
     def totals(self) -> str:
-        """Where the totals of the other factor's columns are."""
+        """The buffer with the column totals of the other factor."""
         return f"{self.buffer}_totals"
 
     def apply(self, kernel: ir.Kernel) -> ir.Kernel:
-        """Rewrite the buffer, the sums and where they start."""
+        """Rewrite the buffer, the sums and their initial values."""
         loops = loops_named(kernel, self.before)
         free_name(kernel, self.totals, f"{self.buffer!r} is offset")
         everything = list(ir.statements(kernel.body))
@@ -80,7 +80,7 @@ class Offset(Step):
         return any(isinstance(e, ir.Load) and e.buffer.name == self.buffer for e in parts)
 
     def _with_totals(self, loop: ir.For, found: ir.Reduce, other: ir.Load) -> ir.Stmt:
-        """Totals over what is summed, one for every column, and sums that start from them."""
+        """Column totals of the other factor, and sums that start from them."""
         folds = {
             s.name for s in ir.statements(loop) if isinstance(s, ir.For) and s.axis == "reduce"
         }
@@ -106,7 +106,7 @@ class Offset(Step):
         return ir.Alloc(totals, sequence(start, fold, _started(loop, acc, found.index, negative)))
 
     def _unsigned(self, statement: ir.Stmt) -> ir.Stmt:
-        """The buffer as unsigned bytes, in which what was stored has another first bit."""
+        """The buffer as unsigned bytes: the sign bit of what is stored is flipped."""
 
         def changed(buffer: ir.Buffer) -> ir.Buffer:
             return replace(buffer, dtype=dtypes.uint8) if buffer.name == self.buffer else buffer
@@ -137,7 +137,7 @@ def _around(
 
 
 def _started(loop: ir.For, acc: ir.Buffer, index: tuple[ir.Expr, ...], start: ir.Expr) -> ir.Stmt:
-    """The loop with sums that start at some value instead of zero."""
+    """The loop with sums that start from a given value instead of zero."""
     changed: list[ir.Store] = []
 
     def visit(current: ir.Stmt, bound: frozenset[str]) -> ir.Stmt:

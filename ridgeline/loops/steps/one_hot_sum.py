@@ -1,4 +1,4 @@
-"""OneHotSum: a sum in which one term alone is not zero is that term.
+"""OneHotSum: replace a sum with at most one nonzero term by that term.
 
 `sum over c of select(c == e, f(c), 0)` is `f(e)` where e is a place on the axis, and 0 elsewhere:
 the score of a target class is read, not searched for along the row. A term that lies in scratch is
@@ -25,7 +25,7 @@ class OneHotSum(Step):
     name: ClassVar[str] = "one_hot_sum"
 
     def apply(self, kernel: ir.Kernel) -> ir.Kernel:
-        """Rewrite every loop that does nothing but such a sum."""
+        """Rewrite every loop that is nothing but such a sum."""
         loops_named(kernel, self.axis)
         body = self._visit(kernel.body, ())
         if body == kernel.body:
@@ -62,7 +62,7 @@ _TRUE, _FALSE = (ir.const(value, dtypes.bool_) for value in (True, False))
 
 
 def _chosen_index(test: ir.Expr, variable: ir.Var) -> ir.Expr | None:
-    """e, if a test is `variable == e` and e is the same along the axis."""
+    """e, if a test is `variable == e` and e does not vary along the axis."""
     if (
         not isinstance(test, ir.OpExpr)
         or test.name != "eq"

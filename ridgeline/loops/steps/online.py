@@ -1,4 +1,4 @@
-"""Online softmax: a maximum and the sums relative to it are folded in one loop that rescales.
+"""Online softmax: a maximum and sums relative to it, computed in one rescaling loop.
 
 A maximum `m` over an axis, and then sums over the same axis of terms `w * exp(x - m)`: the terms
 for a larger maximum are those for a smaller one times `exp(m - larger)`. So one loop over pieces of
@@ -29,13 +29,13 @@ from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
 
 @dataclass(frozen=True, slots=True)
 class Online(Step):
-    """Merge the fold of a maximum over an axis with the sums of exponentials relative to it."""
+    """Merge the maximum over an axis with the sums of exponentials relative to it."""
 
     axis: str
     name: ClassVar[str] = "online"
 
     def apply(self, kernel: ir.Kernel) -> ir.Kernel:
-        """Merge every pair of such loops that stand in one sequence."""
+        """Merge every such pair of neighbouring loops."""
         loops_named(kernel, self.axis)
         body = self._visit(kernel.body)
         if body == kernel.body:
@@ -80,7 +80,7 @@ class Online(Step):
 
 
 def folded_peak(loop: ir.For) -> ir.Buffer | None:
-    """The accumulator of a loop that does nothing but fold a maximum."""
+    """The accumulator of a loop that only computes a maximum."""
     found = [w for w, _ in writes(loop)]
     own = {s.buffer for s in ir.statements(loop) if isinstance(s, ir.Alloc)}
     if own or not found or any(not isinstance(w, ir.Reduce) or w.monoid != "max" for w in found):
@@ -93,10 +93,10 @@ def folded_peak(loop: ir.For) -> ir.Buffer | None:
 
 @dataclass(frozen=True, slots=True)
 class RelativeSum:
-    """A sum relative to the maximum: where it is, the loops around it, and what it is relative to.
+    """A sum relative to the maximum: its accumulator, the loops around it, and its shift.
 
-    `shift` is an expression of the maximum alone: the maximum itself, or what stands for it where
-    it is infinite.
+    `shift` is an expression of the maximum alone: the maximum itself, or what replaces it where it
+    is infinite.
     """
 
     index: tuple[ir.Expr, ...]
@@ -150,7 +150,7 @@ def _shift(value: ir.Expr, peak: ir.Buffer) -> ir.Expr | None:
 
 
 def correction(buffer: ir.Buffer, sum_: RelativeSum, old: ir.Buffer, peak: ir.Buffer) -> ir.Stmt:
-    """The sum so far, now relative to the new maximum."""
+    """The sum so far, rescaled to the new maximum."""
     before, now = ir.Load.make(old, ()), ir.Load.make(peak, ())
     total = ir.Load.make(buffer, sum_.index)
     held: dict[ir.Expr, ir.Expr] = {now: before}

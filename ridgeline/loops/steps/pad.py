@@ -1,4 +1,4 @@
-"""Pad: run a loop a few times more than needed, so that tiles come out whole.
+"""Pad: round up the trip count of a loop, so that tiles are whole.
 
 Beyond the end nothing is read or written: reads give zero, results are not stored, and sums of
 products gain zeros. Scratch grows with the loop.
@@ -55,7 +55,7 @@ class Pad(Step):
         return replace(loop, extent=ir.index(rounded), body=body)
 
     def _guarded(self, expr: Expr, inside: Expr) -> Expr:
-        """Reads at places beyond the end give zero; a read that has a guard gets a longer one."""
+        """Reads beyond the end give zero; the guard of a guarded read is extended."""
         mapping: dict[Expr, Expr] = {}
         nodes = ir.subexpressions(expr)
         for node in nodes:
@@ -95,7 +95,7 @@ def is_guarded_read(node: Expr) -> bool:
 
 
 def _check_zeros(body: Stmt, axis: str) -> None:
-    """What is folded beyond the end must be neutral: zeros in a sum of products."""
+    """What is reduced beyond the end must be neutral: zeros in a sum of products."""
     for statement in ir.statements(body):
         if isinstance(statement, Reduce):
             term = statement.values[0]

@@ -1,4 +1,4 @@
-"""Partials: fold an axis in pieces that run side by side, and join the pieces afterwards.
+"""Partials: reduce an axis in concurrent pieces, and combine the pieces afterwards.
 
 One launch leaves the accumulators of every piece in a workspace, a second one joins them and does
 what comes after the folds. This is how few rows fill a GPU, without atomics and in a fixed order.
@@ -55,7 +55,7 @@ class Partials(Step):
     def _stages(
         self, stages: tuple[Stmt, ...], scratch: set[Buffer]
     ) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
-        """Initial values, folds over the axis, and what comes after them."""
+        """Initial values, reductions over the axis, and what comes after them."""
         before: list[Stmt] = []
         folds: list[Stmt] = []
         after: list[Stmt] = []

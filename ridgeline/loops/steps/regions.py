@@ -1,4 +1,4 @@
-"""What a piece of a kernel reads and writes: the region arithmetic behind the steps that move data.
+"""Region analysis for the steps that move data: what a piece of a kernel reads and writes.
 
 This is the second tier of legality. The first is construction (the kinds of loops); here intervals
 of affine indices prove that a copy stays inside its buffer and that memory does not change between
@@ -21,14 +21,14 @@ Ranges = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class GuardedLoad:
-    """One load inside a statement, and whether all its places there are under some condition."""
+    """A load inside a statement, and whether all its occurrences there are conditional."""
 
     load: ir.Load
     guarded: bool
 
 
 def memory(buffer: ir.Buffer) -> Hashable:
-    """What a buffer lies in: views of one slot share it."""
+    """The memory of a buffer: views of one slot share it."""
     return buffer.slot if buffer.slot >= 0 else buffer
 
 
@@ -43,7 +43,7 @@ def reads(statement: ir.Stmt) -> list[GuardedLoad]:
 
 
 def _narrows(guard: ir.Expr, load: ir.Load) -> bool:
-    """False for a condition that holds in some iteration, and on which no address depends."""
+    """False for a condition that holds in some iteration and on which no address depends."""
     used = {n for i in load.index for n in free_vars(i)}
     first = substitute(guard, {ir.Var.make(n): ir.index(0) for n in free_vars(guard)})
     holds = isinstance(first, ir.Const) and bool(first.value)
@@ -51,7 +51,7 @@ def _narrows(guard: ir.Expr, load: ir.Load) -> bool:
 
 
 def writes(statement: ir.Stmt) -> Iterator[tuple[ir.Store | ir.Reduce, bool]]:
-    """Every store and reduction, and whether a condition stands around it."""
+    """Every store and reduction, and whether it is conditional."""
     for site in sites(ir.Kernel("", (), (), statement)):
         if isinstance(site.statement, (ir.Store, ir.Reduce)):
             yield site.statement, bool(site.domain.guards)
@@ -92,7 +92,7 @@ def at_loops_in_range(
     change: Callable[[ir.For, Ranges], ir.Stmt],
     ranges: Ranges | None = None,
 ) -> ir.Stmt:
-    """As `at_loops`, with the values that variables can take there: conditions around count."""
+    """`at_loops`, with the ranges of variables there, narrowed by conditions around."""
     around: Ranges = ranges or {}
     if isinstance(statement, ir.For):
         if statement.name == name:
@@ -107,7 +107,7 @@ def at_loops_in_range(
 
 
 def _narrowed(ranges: Ranges, guard: ir.Expr) -> Ranges:
-    """Ranges where conditions on single variables hold too."""
+    """Ranges narrowed by conditions on single variables."""
     found = dict(ranges)
     for part in conjuncts([guard]):
         if not (isinstance(part, ir.OpExpr) and part.name in ("lt", "le")):
@@ -124,7 +124,7 @@ def _narrowed(ranges: Ranges, guard: ir.Expr) -> Ranges:
 
 
 def extents_inside(loop: ir.Stmt, names: Iterable[str], what: str) -> dict[str, ir.Expr]:
-    """The lengths of the named loops inside a statement; each must have one length."""
+    """The trip counts of the named loops inside a statement; each must be unique."""
     found: dict[str, ir.Expr] = {}
     wanted = set(names)
     named = [s for s in ir.statements(loop) if isinstance(s, ir.For) and s.name in wanted]
@@ -140,7 +140,7 @@ def extents_inside(loop: ir.Stmt, names: Iterable[str], what: str) -> dict[str, 
 
 
 def in_range(index: Sequence[ir.Expr], buffer: ir.Buffer, ranges: Ranges) -> bool:
-    """True when intervals prove that an index stays inside a buffer."""
+    """True if intervals prove that an index stays inside a buffer."""
     for coordinate, size in zip(index, buffer.shape):
         low, high = bounds(coordinate, ranges)
         if low < 0 or high >= bounds(size, ranges)[0]:
@@ -149,7 +149,7 @@ def in_range(index: Sequence[ir.Expr], buffer: ir.Buffer, ranges: Ranges) -> boo
 
 
 def injective(index: Sequence[ir.Expr], axes: Mapping[str, ir.Expr]) -> bool:
-    """True when different values of the axes give different indices."""
+    """True if distinct values of the axes give distinct indices."""
     free = set(axes)
     extents = {n: int(e.value) if isinstance(e, ir.Const) else inf for n, e in axes.items()}
     for coordinate in index:
@@ -162,7 +162,7 @@ def injective(index: Sequence[ir.Expr], axes: Mapping[str, ir.Expr]) -> bool:
 
 
 def without(statement: ir.Stmt, dropped: ir.Stmt) -> ir.Stmt:
-    """A statement without one of its parts, and without what is empty then."""
+    """A statement without one of its parts, and without what becomes empty."""
     if statement is dropped:
         return ir.Seq(())
     inner = map_children(statement, lambda child: without(child, dropped))

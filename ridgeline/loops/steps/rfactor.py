@@ -1,4 +1,4 @@
-"""Rfactor: fold an inner axis into separate accumulators, joined afterwards."""
+"""Rfactor: reduce an inner axis into separate accumulators, combined afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ridgeline.loops.steps.step import (
 
 @dataclass(frozen=True, slots=True)
 class Rfactor(Step):
-    """Fold an inner reduce axis into one accumulator per iteration, joined afterwards.
+    """Reduce an inner axis into one accumulator per iteration, and combine these afterwards.
 
     This changes the order of summation, which associative monoids allow.
     """
@@ -29,7 +29,7 @@ class Rfactor(Step):
     name: ClassVar[str] = "rfactor"
 
     def apply(self, kernel: ir.Kernel) -> ir.Kernel:
-        """Give every fold over the axis its own row of accumulators."""
+        """Give every reduction over the axis its own row of accumulators."""
         for loop in loops_named(kernel, self.axis):
             known_extent(loop)
             for group in _folds_over(loop, self.axis):
@@ -106,9 +106,9 @@ def _lanes_name(buffer: ir.Buffer) -> str:
 def _touched_outside(
     statement: ir.Stmt, axis: str, folds: frozenset[tuple[ir.Buffer, ...]]
 ) -> bool:
-    """True if an accumulator is read or written outside the loops that fold into it.
+    """True if an accumulator is used outside the loops that reduce into it.
 
-    Such a statement sees the accumulator while it grows, so the fold is factored further inside.
+    Such a statement sees intermediate values, so the reduction is factored further inside.
     """
     buffers = {b for group in folds for b in group}
     if isinstance(statement, ir.For) and statement.name == axis:
@@ -128,7 +128,7 @@ def _touched_outside(
 
 
 def _folds_over(statement: ir.Stmt, axis: str) -> frozenset[tuple[ir.Buffer, ...]]:
-    """Accumulators from outside that `statement` folds into under a reduce loop of an axis."""
+    """Outer accumulators that `statement` reduces into under a reduce loop of an axis."""
     found: set[tuple[ir.Buffer, ...]] = set()
     own = {s.buffer for s in ir.statements(statement) if isinstance(s, ir.Alloc)}
     stack: list[tuple[ir.Stmt, bool]] = [(statement, False)]

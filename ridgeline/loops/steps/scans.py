@@ -1,4 +1,4 @@
-"""Scans in pieces, SplitScan, and by the threads of a block, BlockScan."""
+"""SplitScan: a scan in pieces. BlockScan: a scan by the threads of a block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Exprs = tuple[ir.Expr, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A kernel that only scans: its rows, the running value, and what an element does."""
+    """A kernel that only scans: its rows, the running value, and what it does with an element."""
 
     rows: tuple[ir.For, ...]
     length: int
@@ -32,16 +32,16 @@ class Scan:
 
     @property
     def neutral(self) -> Exprs:
-        """The value with which it begins."""
+        """The initial value."""
         return MONOIDS[self.join.monoid].init(tuple(b.dtype for b in self.totals))
 
     @property
     def folds(self) -> ir.AxisKind:
-        """The kind of a loop that only joins."""
+        """The kind of a loop that only combines."""
         return "reduce" if MONOIDS[self.join.monoid].commutative else "carried"
 
     def joined(self, buffers: Buffers, values: Sequence[ir.Expr]) -> ir.Reduce:
-        """Values joined into accumulators."""
+        """Combine values into accumulators."""
         return replace(self.join, buffers=buffers, values=tuple(values))
 
     def wrapped(self, body: ir.Stmt) -> ir.Stmt:
@@ -54,7 +54,7 @@ class Scan:
 
 
 def scan_of(kernel: ir.Kernel, axis: str) -> Scan:
-    """The scan along an axis, where joining elements in another grouping is all that it needs."""
+    """The scan along an axis, if it can be computed by combining elements in another grouping."""
     (loop,) = loops_named(kernel, axis)
     rows: list[ir.For] = []
     body = kernel.body
@@ -81,7 +81,7 @@ def _reads(values: Exprs, buffers: Buffers) -> bool:
 
 
 def fields(like: Buffers, name: str, shape: Exprs, scope: ir.Scope) -> Buffers:
-    """Memory for running values: a buffer for each field."""
+    """Buffers for running values: one for each field."""
     return tuple(ir.Buffer(f"{name}{n}", shape, b.dtype, scope) for n, b in enumerate(like))
 
 
@@ -239,14 +239,14 @@ class BlockScan(Step):
 
     @property
     def _group(self) -> int:
-        """Threads of a group: about as many as there are groups."""
+        """Threads in a group: about as many as there are groups."""
         return 1 << (self.threads.bit_length() // 2)
 
     def _own(self, scan: Scan) -> tuple[ir.Buffer, ...]:
         return fields(scan.totals, "own", (), "reg")
 
     def _parts(self, scan: Scan) -> tuple[tuple[ir.Buffer, ...], tuple[ir.Buffer, ...]]:
-        """What every thread has folded, and every group of them."""
+        """The partial results of every thread and every group."""
         threads, groups = ir.index(self.threads), ir.index(self.threads // self._group)
         return (
             fields(scan.totals, f"{self.axis}_parts", (threads,), "shared"),
@@ -254,7 +254,7 @@ class BlockScan(Step):
         )
 
     def _begins(self, scan: Scan) -> list[ir.Stmt]:
-        """A thread joins what lies before its run."""
+        """A thread combines what lies before its run."""
         own, (parts, groups) = self._own(scan), self._parts(scan)
         size = ir.index(self._group)
         thread, other, near = (ir.Var.make(f"{self.axis}.{n}") for n in "1hi")

@@ -1,4 +1,4 @@
-"""Share: the threads of a block fetch together what they all read, into shared memory."""
+"""Share: the threads of a block load together, into shared memory, what they all read."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Share(Step):
         return {r for r in self._reads(loop) if free_vars(r) & inside == set(self.axes)}
 
     def _check_everywhere(self, loop: For, read: Expr) -> None:
-        """Refuse a read that has no element where a condition further out does not hold."""
+        """Refuse a read out of range where an outer condition does not hold."""
         own = 1 if is_guarded_read(read) else 0
         load = ir.children(read)[1] if own else read
         for statement in ir.statements(loop):

@@ -1,4 +1,4 @@
-"""Skip: leave out pieces of rows that a mask has set to minus infinity.
+"""Skip: leave out blocks of rows that a mask sets to minus infinity.
 
 Where a causal mask hides a whole block of columns from a whole block of rows, its scores are minus
 infinity, their exponentials zero, and nothing of it reaches a maximum or a sum. The step follows
@@ -26,10 +26,10 @@ _HIDDEN = -math.inf
 
 @dataclass(frozen=True, slots=True)
 class Skip(Step):
-    """Run the named loops only over pieces of which a mask leaves something.
+    """Run the named loops only over blocks that a mask does not hide entirely.
 
-    The first axis runs over the pieces that are masked; the others over the same pieces of the
-    scratch that follows from them. Only loops around that scratch decide what is skipped.
+    The first axis runs over the blocks that are masked; the others over the same blocks of the
+    scratch computed from them. Only loops around that scratch decide what is skipped.
     """
 
     axes: tuple[str, ...]
@@ -93,7 +93,7 @@ def _guarded(guard: ir.Expr, hidden: _Hidden, loop: ir.For) -> ir.Stmt:
 
 
 def _possible(body: ir.Stmt, mask: ir.OpExpr, kept: frozenset[str]) -> ir.Expr:
-    """A condition on the piece and on loops around the scratch, without which the mask is false."""
+    """A condition on the block and on loops around the scratch, necessary for the mask to hold."""
     for side, joined in zip(mask.args, ("or", "and")):
         if isinstance(side, ir.OpExpr) and side.name == "min":  # the last row of a block, repeated
             cases = [substitute(mask, {side: case}) for case in side.args]
@@ -117,7 +117,7 @@ def _possible(body: ir.Stmt, mask: ir.OpExpr, kept: frozenset[str]) -> ir.Expr:
 
 
 class _Hidden:
-    """What scratch holds in hidden pieces: minus infinity or zero, by buffer."""
+    """The contents of hidden blocks of scratch: minus infinity or zero, by buffer."""
 
     def __init__(self, axes: tuple[str, ...], masks: list[ir.OpExpr], ranges: Ranges) -> None:
         self.axes, self.masks, self.ranges = axes, masks, ranges
@@ -128,7 +128,7 @@ class _Hidden:
         ] = {}  # the places where pieces are stored
 
     def check(self, body: ir.Stmt) -> None:
-        """Follow all statements in order; refuse where something hidden would be seen."""
+        """Follow all statements in order; refuse if something hidden would matter."""
         for statement, inside in self._in_order(body, False):
             if inside:
                 self._settle(statement)
@@ -136,7 +136,7 @@ class _Hidden:
                 raise ScheduleError("a masked row is also read outside the loops to be guarded")
 
     def _is_beyond(self, load: ir.Load) -> bool:
-        """True for what lies behind all pieces, as the rest of a row that is not a whole piece."""
+        """True for what lies behind all blocks, such as the rest of a row."""
         if load.buffer not in self.held:
             return True
         pairs = zip(load.index, *self.reach[load.buffer])
@@ -185,7 +185,7 @@ class _Hidden:
             self.reach.setdefault(statement.buffer, []).append(statement.index)
 
     def filled(self, statement: ir.Stmt) -> ir.Stmt:
-        """Loops that write to memory, writing what a hidden piece holds."""
+        """Loops that write to memory, writing the contents of a hidden block."""
         if isinstance(statement, ir.Store) and statement.buffer.scope == "global":
             value = ir.const(self.written[statement], statement.buffer.dtype)
             return replace(statement, value=value)
@@ -198,7 +198,7 @@ class _Hidden:
         return store.buffer.scope == "local" and isinstance(store.value, ir.Load)
 
     def _value(self, expr: ir.Expr) -> float | None:
-        """What an expression is in a hidden piece, where that is known."""
+        """The value of an expression in a hidden block, if it is known."""
         if isinstance(expr, ir.Load):
             return self.held.get(expr.buffer)
         if isinstance(expr, ir.Const):

@@ -1,4 +1,4 @@
-"""What schedule steps are made of: the base class, its error, loops by name, scratch that grows."""
+"""The base class of schedule steps, its error, and helpers that find loops by name."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def known_extent(loop: ir.For) -> int:
 
 
 def outside_scratch(loop: ir.For) -> ir.Stmt:
-    """The loop moved inside the scratch that its body has, where it holds no other loop."""
+    """The loop moved inside the scratch of its body, if the body has no other loop."""
     inside = list(ir.statements(loop.body))
     if any(isinstance(s, ir.For) for s in inside) or not any(
         isinstance(s, ir.Alloc) for s in inside
@@ -82,7 +82,7 @@ def _sunk(loop: ir.For, body: ir.Stmt) -> ir.Stmt:
 
 
 def widened(statement: ir.Stmt, old: ir.Buffer, wide: ir.Buffer, variable: ir.Expr) -> ir.Stmt:
-    """Accesses of a scratch buffer that has grown a leading axis indexed by `variable`."""
+    """Accesses of a scratch buffer that gained a leading axis indexed by `variable`."""
     loads = {
         e: ir.Load.make(wide, (variable, *e.index))
         for s in ir.statements(statement)

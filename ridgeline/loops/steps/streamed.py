@@ -1,4 +1,4 @@
-"""Streamed: online softmax by the threads of a row, each over its part, joined at the end.
+"""Streamed: online softmax by the threads of a row, each over its part, combined at the end.
 
 `Online` merges the two folds of one thread; here every thread of a row keeps a maximum and sums of
 its own, corrected as it goes, and at the end the threads agree on the maximum and add up their
@@ -99,7 +99,7 @@ def _each(buffer: Buffer, threads: Expr) -> Buffer:
 
 
 def _turn(sums: Stmt, lost: dict[Buffer, Buffer]) -> Stmt:
-    """The sums of one turn, each added to the sum so far with what that loses."""
+    """The sums of one turn, each added to the sum so far with its rounding error."""
     blocks = {b: replace(b, name=f"{b.name}_block") for b in lost}
     starts = [Store(block, (), ir.const(0, block.dtype)) for block in blocks.values()]
     joins = [
@@ -118,7 +118,7 @@ def _loads(statement: Store) -> bool:
 
 
 def _rebased(total: Expr, shift: Expr, common: Load, own: Load) -> Expr:
-    """A thread's sum relative to the common maximum; nothing where it met only -inf."""
+    """A thread's sum relative to the common maximum; zero if it met only -inf."""
     lowest = ir.const(-math.inf, common.dtype)
     scaled = total * op("exp", substitute(shift, {common: own}) - shift)
     nothing = own.eq(lowest) & op("ne", common, lowest)

@@ -1,4 +1,4 @@
-"""Tensorize: name the machine instruction that a small nest of loops is."""
+"""Tensorize: replace a small loop nest by a matrix instruction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Tensorize(Step):
     name: ClassVar[str] = "tensorize"
 
     def apply(self, kernel: Kernel) -> Kernel:
-        """Match the nest against the instruction's row, and name it."""
+        """Match the nest against the instruction's row."""
         if TensorCoreTile.of(self.instruction) is not None:
             loops_named(kernel, self.axis)
             return replace(kernel, body=at_loops(kernel.body, self.axis, self._product))
@@ -45,7 +45,7 @@ class Tensorize(Step):
         return replace(kernel, body=body)
 
     def _product(self, loop: For) -> Stmt:
-        """A whole product, which a GPU's tensor cores go about in tiles."""
+        """A whole matrix product, which tensor cores compute in tiles."""
         nest = product_nest(loop)
         if isinstance(nest, str):
             raise ScheduleError(nest)
@@ -99,7 +99,7 @@ def _vector_mismatch(tile: ContractionTile, row: Instruction) -> str:
 
 
 def _tiles_mismatch(tile: ContractionTile, row: Instruction) -> str:
-    """Why a nest of steps around tiles, each of rows, columns, words and elements, is none."""
+    """Why a nest of steps around tiles does not match the instruction."""
     total, index = tile.reduce.buffers[0], tile.reduce.index
     sizes = [length(part[-1:]) for part in (tile.rows, tile.lanes, tile.depth[:-1], tile.depth)]
     wanted = [row.rows, *row.lanes, row.depth // row.word, row.word]

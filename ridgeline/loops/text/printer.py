@@ -124,7 +124,7 @@ class _Printer:
         self.block(statement.body, depth + 1)
 
     def _alloc(self, statement: ir.Alloc, depth: int, last: bool) -> None:
-        """The last statement of a block needs no indentation: its body is the rest of the block."""
+        """The last statement of a block is not indented: its body is the rest of the block."""
         buffer = statement.buffer
         self._line(depth, f"alloc {_declaration(buffer, '')}{'' if last else ':'}")
         hidden = self._buffers.get(buffer.name)

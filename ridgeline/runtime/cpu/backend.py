@@ -1,4 +1,4 @@
-"""The CPU backend: LLVM for code, plans of the native executor to run it (`executable.py`)."""
+"""The CPU backend: LLVM code generation, plans of the native executor."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ machine_code: LoadedCode[Library] = LoadedCode(MOST_CODE)
 
 
 def machine() -> Machine:
-    """The facts of the machine that code is made for, as schedules use them."""
+    """The facts about the machine that code is made for, as schedules use them."""
     made_for = target()
     wide = made_for.vector_bits >= 512
     threads = config.threads or made_for.threads
@@ -154,7 +154,7 @@ class CpuBackend(Backend):
         return exact_bytes(nbytes) if exact else block_bytes(nbytes)
 
     def control_flow(self) -> NativeControlFlow:
-        """All of it that has no call of NumPy in it."""
+        """All control flow without NumPy calls."""
         return _CONTROL_FLOW
 
     def launch(self, group: FusionGroup, kernel: Kernel) -> TaskLaunch | None:
@@ -172,7 +172,7 @@ class CpuBackend(Backend):
         return self.compile_loops([compiled.kernel for compiled in kernels])
 
     def compile_loops(self, kernels: Sequence[Kernel]) -> bytes:
-        """Object code for scheduled loops; without a disk cache, of those that are new here."""
+        """Object code for scheduled loops; without a disk cache, only of new ones."""
         kept = config.cache_max_bytes > 0
         there = machine_code.held(kernel.name for kernel in kernels)
         unique = [k for k in {k.name: k for k in kernels}.values() if kept or k.name not in there]
@@ -183,11 +183,11 @@ class CpuBackend(Backend):
         return code
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
-        """Map object code into the process, unless all of it is there already."""
+        """Map object code into the process, unless all of its kernels are loaded."""
         machine_code.load([(symbols, lambda: Library.load(code, lasting=False))])
 
     def legalize(self) -> Sequence[LoopPass]:
-        """What LLVM IR has no words for."""
+        """Passes for what LLVM IR cannot express."""
         return LEGALIZE
 
     def source(self, kernels: Sequence[Kernel]) -> str:
@@ -195,5 +195,5 @@ class CpuBackend(Backend):
         return module_text(list(kernels), target().vector_bits // 8)
 
     def executable(self, layout: Layout, calls: NumpyCalls) -> CpuExecutable:
-        """Plans with the calls of NumPy between them."""
+        """Plans, with the NumPy calls between them."""
         return CpuExecutable(layout, calls, machine_code)

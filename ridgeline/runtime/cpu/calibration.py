@@ -1,4 +1,4 @@
-"""What schedules assume of this machine: rates of a working core, and the cost of sharing work.
+"""Calibration: rates of a working core, and the cost of a parallel step, as schedules use them.
 
 Measured once for a machine and a number of threads, in about a tenth of a second, with the kernels
 of `ceilings`, and kept on disk. The figures are part of the keys of compiled code, and noise must
@@ -61,7 +61,7 @@ def calibration() -> Calibration | None:
 
 
 def rounded(value: float, bounds: tuple[float, float]) -> float:
-    """The nearest of 1, 2 and 5 times a power of ten, as factors go, within bounds."""
+    """The nearest of 1, 2 and 5 times a power of ten, on a logarithmic scale, within bounds."""
     steps = [float(f"{digit}e{power}") for power in range(-8, 13) for digit in (1, 2, 5)]
     inside = [step for step in steps if bounds[0] <= step <= bounds[1]]
     return min(inside, key=lambda step: abs(log(step / value)))
@@ -81,7 +81,7 @@ def _kept(threads: int) -> Calibration | None:
 
 
 def measure(threads: int) -> Calibration | None:
-    """Measure now; None where other work on the machine disturbs it."""
+    """Measure now; None if other work on the machine disturbs it."""
     copied, multiplied = steady(_copied()), steady(_multiplied())
     if copied is None or multiplied is None:
         return None
@@ -93,7 +93,7 @@ def measure(threads: int) -> Calibration | None:
 
 
 def steady(times: Sequence[float]) -> float | None:
-    """A fast one of some times; None where many are far slower."""
+    """A fast one among some times; None if many are far slower."""
     ordered = sorted(times)
     fast = ordered[len(times) // 4]
     return fast if ordered[len(times) // 2] <= _UNSTEADY * fast else None

@@ -1,4 +1,4 @@
-"""What this machine can do: measured copy bandwidth, multiply-add rates, and call costs.
+"""Measured ceilings of this machine: copy bandwidth, multiply-add rates, call costs.
 
 These are the roofs that reports compare kernels with. Measuring takes about a second and is kept on
 disk for the machine. What schedules assume of it is measured by `calibration`, by the same kernels.
@@ -46,12 +46,12 @@ class Ceilings:
 
     @property
     def noisy(self) -> bool:
-        """True where the machine was too busy or too unsteady for the figures to be trusted."""
+        """True if the machine was too busy or too unsteady for the figures to be trusted."""
         return self.noise > _NOISY or self.ours < _OURS
 
     @property
     def why_noisy(self) -> str:
-        """What is wrong with figures that cannot be trusted."""
+        """Why the figures cannot be trusted."""
         if self.ours < _OURS:
             return f"others had {1 - self.ours:.0%} of the cores' time"
         return f"figures differ by {self.noise:.0%}"
@@ -75,7 +75,7 @@ def ceilings() -> Ceilings:
 
 
 def measured_again() -> Ceilings:
-    """Ceilings where something was seen to be above them: the higher of the old and the new."""
+    """Ceilings after a measurement above them: the higher of the old and the new."""
     before, now = ceilings(), measure()
     if now.noisy:
         return before
@@ -138,7 +138,7 @@ _Pair = tuple[Callable[[], float], Callable[[], float]]
 
 
 def empty_step(threads: int) -> Callable[[], float]:
-    """Gives the seconds of an empty parallel step, behind a long one that workers wake up for."""
+    """A function that measures an empty parallel step, after a long one that wakes the workers."""
     library, memory = kernels(), HostBuffer.allocate(64 * 4 * threads)
     long = NativeStep(library.address("ridgeline_fma32"), (0,), 4 * threads, 1)
     empty = NativeStep(library.address("ridgeline_nothing"), (), max(threads, 2), 1)

@@ -89,7 +89,7 @@ def type_bytes(kind: TensorType) -> int:
 
 
 def _fits_anywhere(size: int) -> bool:
-    """Large results may be stored past the caches, which needs aligned memory."""
+    """Large results may use non-temporal stores, which need aligned memory."""
     return size < _LARGE or size % 64 == 0
 
 
@@ -146,7 +146,7 @@ class Inner:
 
 
 class _Claims:
-    """Which slots that a body writes are bound to memory outside of it already."""
+    """Which slots that a body writes are already bound to memory outside of it."""
 
     def __init__(self, part: Layout) -> None:
         self.part = part
@@ -190,7 +190,7 @@ class _Loop:
     aside: Mapping[int, int]
 
     def tables(self, arena: int) -> LoopTables:
-        """What every slot of the body shows at every iteration."""
+        """The memory of every slot of the body at every iteration."""
         attrs, sources = self.node.attrs, self.sources
         last = attrs.carried + attrs.scanned
         claims = _Claims(self.part)

@@ -1,4 +1,4 @@
-"""A plan as native code reads it: an array of 64-bit words.
+"""The binary form of a plan that native code reads: an array of 64-bit words.
 
 First a head (`support_ir.Head`), then the (slot, offset) pairs of the arena, then the steps. A
 kernel call is its function, tasks, grain, number of arguments, and the arguments' slots. Loops,
@@ -208,7 +208,7 @@ def _table(rows: Sequence[Row]) -> Iterable[int]:
 
 
 def check(step: Loop | Branch | Stop, slots: int) -> None:
-    """Refuse tables that would make native code read or write out of place."""
+    """Refuse tables that would make native code access memory out of bounds."""
     if isinstance(step, Stop):
         _within([step.flag], slots, step)
         return

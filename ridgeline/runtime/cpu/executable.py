@@ -1,4 +1,4 @@
-"""Programs on the CPU as they run: native plans, with library calls between them.
+"""CPU executables: native plans, with NumPy calls between them.
 
 Without library calls a run is one native call; each library call cuts the plan in two.
 """
@@ -62,7 +62,7 @@ class CpuExecutable(LayoutExecutable):
         return only if len(layout.made) == 1 and self.results == (layout.inputs,) else None
 
     def plain(self) -> PlainRun | None:
-        """The run as one plan whose caller makes all memory; None where it is more than that."""
+        """The run as a single plan whose caller allocates all memory; None if it is more."""
         layout, only = self.layout, self.parts[0] if len(self.parts) == 1 else None
         first = layout.inputs + len(layout.sizes)
         if not isinstance(only, NativePlan) or layout.exact or min(self.results) < first:
@@ -96,7 +96,7 @@ class CpuExecutable(LayoutExecutable):
         return results
 
     def _run_single(self, plan: NativePlan, inputs: Sequence[HostBuffer]) -> list[HostBuffer]:
-        """The same where all that there is is a plan with one result: most small functions."""
+        """The fast path for a single plan with one result: most small functions."""
         result = HostBuffer.allocate(self.layout.made[0], self.layout.exact)
         addresses = []
         try:
@@ -164,7 +164,7 @@ _EMPTY = HostBuffer.allocate(0)
 
 
 class CpuRun:
-    """A run that overwrites memory it is given: all of that is its last call, which is C code."""
+    """A run that overwrites memory it is given, all in its last call, which is C code."""
 
     __slots__ = ("_arena", "_begun", "_count", "_executable", "_given", "_held", "_last", "_plan")
 

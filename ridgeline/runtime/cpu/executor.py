@@ -146,7 +146,7 @@ def check_plan(
     arena: Sequence[tuple[int, int]],
     arena_bytes: int,
 ) -> None:
-    """Refuse what would make native code read or write out of place."""
+    """Refuse a plan that would make native code access memory out of bounds."""
     takes = slots - len(arena)
     if takes < 0 or sorted(slot for slot, _ in arena) != list(range(takes, slots)):
         raise ValueError(f"the arena must place each of the last slots of {slots} once")

@@ -1,4 +1,4 @@
-"""Programs over symbolic sizes: code is made once, the layout for each set of values.
+"""Programs over symbolic sizes: code is made once, a layout for each set of values.
 
 Kernels take the sizes as arguments. What memory a call needs and how many tasks a kernel has is
 evaluated when values are first seen.
@@ -166,12 +166,12 @@ class SymbolicProgram:
         return _AtSizes(values, self._highest, self._launches)
 
     def _rounded(self, name: str, value: int) -> int:
-        """The least power of two that is as large, as far as there are such sizes."""
+        """The least power of two that is as large, within the bounds of the unknown."""
         return min(1 << max(value - 1, 0).bit_length(), self._highest[name])
 
 
 def require_sizes(graph: Graph) -> None:
-    """Raise for what is compiled anew for each size."""
+    """Raise for graphs that must be compiled anew for each size."""
     for node in graph.order:
         if node.types[0].device != "cpu":
             raise ComputeError("programs over symbolic sizes run on the CPU only")

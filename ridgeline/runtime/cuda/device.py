@@ -1,4 +1,4 @@
-"""GPUs of this machine: properties, contexts, and each one's own stream and memory.
+"""The GPUs of this machine: properties, contexts, streams, memory.
 
 Streams, memory, events, modules and graphs belong to the context of one device, and the driver
 takes them only while that context is the calling thread's current one. So whatever is done on a

@@ -1,4 +1,4 @@
-"""Programs on a GPU as they run: launches in order, one graph once a program runs again."""
+"""GPU executables: launches in order, captured as one CUDA graph once a program runs again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that kernels find: a byte of the host for each stream, which they set and a wait looks at.
+"""Errors that kernels find: each stream has a byte of host memory, which they set.
 
 A run that finds nothing wrong touches the byte no more than the host does: there is no copy and no
 event for it, only a note of how to tell the line. Every so many runs, or so many bytes that their

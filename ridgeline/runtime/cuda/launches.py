@@ -1,4 +1,4 @@
-"""How work is started on a GPU: data that the disk cache keeps, and that makes steps of plans.
+"""Launches as data, which the disk cache keeps and plans are made from.
 
 Kernels of loops are here; what libraries are asked for is with the classes of `libraries/`.
 """

@@ -1,4 +1,4 @@
-"""Out of memory: who holds what, by line, and what would help."""
+"""The out-of-memory error: who holds what, by line, and what would help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that users wrote, on a GPU: a launch of their own grid among the steps of a plan.
+"""Launches of user-written kernels as steps of a plan.
 
 An array that a kernel writes in place is copied first: graphs hold values, and the operand is
 another one than the result. The copy is a launch too, so the whole joins CUDA graphs.

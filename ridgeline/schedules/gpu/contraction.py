@@ -66,7 +66,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
 
 
 def _along_depth(lowered: Lowered, names: dict[str, list[str]], gpu: GpuMachine) -> list[Step]:
-    """Few rows or columns, of operands that both lie along the depth."""
+    """Few rows or columns, of operands that are both contiguous along the depth."""
     draft = Draft(lowered.kernel)
     if not all(deep for _, deep in _walks(draft, names).values()):
         raise ScheduleError("operands that lie along the depth")

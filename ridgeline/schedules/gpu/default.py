@@ -28,7 +28,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
 
 
 def _summed(lowered: Lowered, found: list[Step]) -> list[Step]:
-    """Long sums in blocks, whose loads are all in flight together where they are few."""
+    """Cascade long sums; if loads are few, all of them are in flight together."""
     kernel = replay(lowered.kernel, found)
     cuts = cascades(kernel)
     loops = [s for s in ir.statements(replay(kernel, cuts).body) if isinstance(s, For)]

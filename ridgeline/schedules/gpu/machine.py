@@ -1,4 +1,4 @@
-"""The facts of a GPU that default schedules depend on, and what the families share.
+"""The facts about a GPU that default schedules depend on, and helpers they share.
 
 Vector widths, fusing loops, and trying steps on the way to a schedule.
 """

@@ -1,4 +1,4 @@
-"""Occupancy against fusion: merges refused because the fused kernel would leave most of a GPU idle.
+"""Occupancy against fusion: refuse merges that would leave most of a GPU idle.
 
 A fold that needs another's result, and what is computed from it for every element, cannot be cut
 into pieces: a row then has one block at most. Where rows are few, as the channels of a batch norm
@@ -28,7 +28,7 @@ _HELD = 1 << 17  # elements of a row that a cluster of blocks keeps in registers
 
 
 def reason_to_part(lowered: Lowered, gpu: GpuMachine) -> str:
-    """Why a kernel's stages should be kernels of their own; empty where they should not."""
+    """Why a kernel's stages should be kernels of their own; empty if they should not."""
     sizes = [axis.extent for axis in (*lowered.rows, *lowered.inner)]
     if family(lowered) == "contraction" and tensor_cores.is_wanted(lowered, gpu):
         return tensor_cores.reason_to_part(lowered)
@@ -51,7 +51,7 @@ def reason_to_part(lowered: Lowered, gpu: GpuMachine) -> str:
 
 
 def _rows_lie_side_by_side(lowered: Lowered) -> bool:
-    """True where neighbours in memory belong to different rows."""
+    """True if neighbours in memory belong to different rows."""
     if not lowered.rows:
         return False
     row, columns = lowered.rows[-1].name, {axis.name for axis in lowered.inner}
@@ -72,7 +72,7 @@ def _loads(body: Stmt) -> Iterator[Load]:
 
 
 def _guarded_loads(body: Stmt) -> int:
-    """How many loads happen only where a test says so."""
+    """The number of conditional loads."""
     found: set[Load] = set()
     for statement in ir.statements(body):
         for expr in ir.subexpressions(*ir.expressions(statement)):
@@ -82,7 +82,7 @@ def _guarded_loads(body: Stmt) -> int:
 
 
 def _stages_depend(body: Stmt) -> bool:
-    """True where a loop over the columns needs what another one left."""
+    """True if a loop over the columns needs a result of another one."""
     scratch: set[Buffer] = set()
     while not isinstance(body, Seq):
         if isinstance(body, Alloc):

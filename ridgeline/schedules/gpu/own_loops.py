@@ -1,4 +1,4 @@
-"""Ops with loops of their own: rows are threads.
+"""Ops with own loops: rows are threads.
 
 Updates of a scatter that only join are threads too, and a long scan is cut into pieces.
 """
@@ -65,7 +65,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
 
 
 def _joins(statement: ir.Stmt, gpu: GpuMachine) -> bool:
-    """True for a join that other threads may make in between: rounded sums depend on the order."""
+    """True for a combination whose order may vary; rounded sums depend on the order."""
     if not isinstance(statement, Reduce):
         return False
     rounds = statement.monoid in ("sum", "prod") and statement.buffers[0].dtype.is_differentiable

@@ -72,7 +72,7 @@ def spread_over_threads(draft: Draft, names: list[str], gpu: GpuMachine) -> None
 
 
 def _loads(kernel: Kernel, axis: str) -> int:
-    """How many different elements are read for one that is written, of what an axis runs over."""
+    """The number of distinct elements of an axis that are read for each one written."""
     found = {
         expr
         for statement in ir.statements(kernel.body)

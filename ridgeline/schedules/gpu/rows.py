@@ -96,7 +96,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
 
 
 def _compute_again(draft: Draft) -> None:
-    """Keep no row in scratch, which one thread cannot hold where rows are not spread by columns."""
+    """Keep no row in scratch, which one thread cannot hold if columns are not spread."""
     for buffer in _scratch(draft):
         draft.do(Inline(buffer.name))
 
@@ -109,7 +109,7 @@ def _scratch(draft: Draft) -> list[Buffer]:
 
 
 def _contiguity(draft: Draft, touched: list[LoopAccess], axes: list[str], axis: str) -> int:
-    """Elements that are read or written side by side along an axis."""
+    """Contiguous elements that are read or written along an axis."""
     return sum(
         prod(draft.length(a) or 1 for a in axes if access.stride(a) != 0)
         for access in touched
@@ -192,7 +192,7 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row to its threads: how many accesses it is, and the bytes of each, read and kept."""
+    """A row as its threads see it: the number of accesses, the bytes of each, read and kept."""
 
     count: int
     access: int
@@ -200,18 +200,18 @@ class _Row:
 
     @staticmethod
     def of(count: int, lanes: int, held: list[tuple[str, int]], scratch: list[Buffer]) -> _Row:
-        """A row of so many vectors, by the elements that threads keep."""
+        """A row of `count` vectors, with the elements that threads keep."""
         sizes = [size for _, size in held]
         kept = sum(sizes) + sum(b.dtype.itemsize for b in scratch)
         access = min(min(sizes, default=ACCESS_BYTES) * lanes, ACCESS_BYTES)
         return _Row(count, access, kept * lanes)
 
     def is_held(self, gpu: GpuMachine) -> bool:
-        """True when its threads keep all of it."""
+        """True if its threads keep all of it."""
         return self.fits(self.threads(gpu))
 
     def turns(self, threads: int) -> int:
-        """Accesses of a thread."""
+        """Accesses of one thread."""
         return -(-self.count // threads)
 
     def fits(self, threads: int) -> bool:
@@ -222,7 +222,7 @@ class _Row:
         return turns * self.kept <= _HELD_BYTES and few
 
     def threads(self, gpu: GpuMachine) -> int:
-        """The threads of the row: few, each with several accesses at once."""
+        """The threads of a row: few, each with several accesses at once."""
         if self.count <= _WARP:
             return power_at_least(self.count)
         turns = min(self._turns(_TURNS), _MOST_TURNS)
@@ -247,7 +247,7 @@ def _row(draft: Draft, rows: list[str], inner: list[str], width: int) -> _Row:
 
 
 def _pieces(blocks: int, most: int, gpu: GpuMachine, waves: int) -> int:
-    """Into how many pieces to cut a reduction that gives too few blocks."""
+    """The number of pieces into which to cut a reduction that gives too few blocks."""
     if blocks >= gpu.multiprocessors:
         return 1
     return min(
@@ -256,10 +256,10 @@ def _pieces(blocks: int, most: int, gpu: GpuMachine, waves: int) -> int:
 
 
 def _even_pieces(blocks: int, rounds: int, gpu: GpuMachine) -> int:
-    """Into how many pieces to cut columns; of equal length, if that is possible with enough.
+    """The number of pieces into which to cut columns; of equal length if possible.
 
-    A piece that ends early is behind a test, where what a thread needs again and again, such as the
-    statistics of its channel, is found anew in every round.
+    A piece that ends early is behind a test, where values that a thread needs repeatedly, such as
+    the statistics of its channel, are loaded anew in every round.
     """
     if blocks >= gpu.multiprocessors:
         return 1
@@ -282,9 +282,9 @@ def _attempt(draft: Draft, step: Step) -> bool:
 
 
 def _held(kernel: ir.Kernel, rows: Sequence[str]) -> list[tuple[str, int]]:
-    """Parameters of a row that several of its stages read, with the size of an element.
+    """Parameters of a row that several of its stages read, with their element size.
 
-    What all rows share, such as a weight, stays in the caches by itself.
+    What all rows share, such as a weight, stays in the caches anyway.
     """
     stages: dict[Buffer, set[int]] = {}
     for number, stage in enumerate(_stages(kernel.body)):
@@ -323,9 +323,9 @@ def _rows_to_threads(draft: Draft, row: str, block: int) -> None:
 
 
 def _even_threads(count: int) -> int:
-    """Threads for rows side by side: a power of two that leaves none idle, where one is near.
+    """Threads for adjacent rows: a power of two near the count that leaves none idle.
 
-    Threads that help with a row wait for one another, which those of a part of a block cannot.
+    Threads that help with a row wait for one another, which part of a block cannot.
     """
     whole = count & -count
     best = min(power_at_least(count), _COLUMN_LANES)
@@ -393,7 +393,7 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
 
 
 def _helpers(draft: Draft, most: int, threads: int, lanes: list[str], gpu: GpuMachine) -> int:
-    """Threads that help with each of so many rows; those of a block meet in its shared memory."""
+    """Threads that help with each of a number of rows; they meet in a block's shared memory."""
     folded = {
         buffer.name: max(buffer.dtype.itemsize, _LEAST_BYTES)
         for s in ir.statements(draft.kernel.body) if isinstance(s, Reduce)

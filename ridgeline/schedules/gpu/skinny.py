@@ -1,4 +1,4 @@
-"""Products with few rows, as a token's: weights are read once, at the speed of memory.
+"""Products with few rows, such as one token's: weights are read once, at memory bandwidth.
 
 A block makes a few columns of the result for all rows. Its threads share out the depth in vectors
 of 16 bytes: a vector of weights is multiplied with those of every row, a vector of a row with those

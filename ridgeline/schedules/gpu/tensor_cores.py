@@ -1,4 +1,4 @@
-"""Products on Hopper's tensor cores: how long one takes with each tile, and the loops of the best.
+"""Products on Hopper's tensor cores: predicted time of each tile, and the best one's loops.
 
 The time of a product is that of its fullest multiprocessor: steps of its tiles, each in the time
 that was measured for the tile, and storing what was made, which teams that take turns do beside
@@ -75,10 +75,10 @@ _TILES: tuple[tuple[TensorCoreTile, float], ...] = (  # with the time of a step 
 
 @dataclass(frozen=True, slots=True)
 class ProductSize:
-    """A product as the times depend on it.
+    """The sizes that the time of a product depends on.
 
-    For an element of the result so many bytes are moved when it is `finished`, and so many
-    operations are the `work` of it; `reads` says whether something is read for it.
+    Each element of the result moves `finished` bytes and takes `work` operations in the epilogue;
+    `reads` says whether the epilogue reads memory.
     """
 
     rows: int
@@ -97,19 +97,19 @@ class ProductSize:
 
     @property
     def least(self) -> float:
-        """The time in which its bytes can be moved."""
+        """The time to move its bytes."""
         operands = (self.rows + self.columns) * self.depth * self.itemsize
         made = self.rows * self.columns * self.finished
         return (operands + made) * self.batches / _MOVED
 
     def tiles(self, tile: TensorCoreTile) -> int:
-        """How many tiles there are, those of a cluster's blocks counted as one."""
+        """The number of tiles; the blocks of a cluster count as one."""
         tall = -(-self.rows // (tile.rows * tile.cluster))
         return tall * -(-self.columns // tile.columns) * self.batches
 
 
 def cuts(tile: TensorCoreTile, size: ProductSize) -> Iterator[TensorCoreTile]:
-    """The tile with those that do not come out even cut into parts, in all ways that may pay."""
+    """The tile with the remainder of tiles split along the sum, in all ways that may pay."""
     clusters = tile.blocks // tile.cluster
     cut = size.tiles(tile) % clusters
     most = min(_MOST_PARTS, size.steps // _LEAST_STEPS)
@@ -118,7 +118,7 @@ def cuts(tile: TensorCoreTile, size: ProductSize) -> Iterator[TensorCoreTile]:
 
 
 def seconds(tile: TensorCoreTile, size: ProductSize, step: float) -> float:
-    """What a product takes by the model, with a tile whose steps take so many microseconds."""
+    """Predicted time of a product, with a tile whose steps take `step` microseconds."""
     clusters, area = tile.blocks // tile.cluster, tile.rows * tile.columns
     waves = -(-(size.tiles(tile) - tile.cut) // clusters)
     multiplying, stored = waves * size.steps * step, area * size.finished / _STORED
@@ -137,13 +137,13 @@ def seconds(tile: TensorCoreTile, size: ProductSize, step: float) -> float:
 
 
 def library_seconds(size: ProductSize) -> float:
-    """What cuBLASLt takes, by and large."""
+    """Approximate time of cuBLASLt."""
     operations = 2.0 * size.rows * size.columns * size.depth * size.batches
     return (_LIBRARY_START + max(operations / _LIBRARY_RATE, size.least)) * 1e-6
 
 
 def predicted(size: ProductSize, gpu: GpuMachine) -> Iterator[tuple[float, TensorCoreTile]]:
-    """All tiles, cut and not, with the seconds that a product takes by the model."""
+    """All tiles, split and not, with their predicted seconds."""
     for tile, step in _TILES:
         if size.reads and tile.in_turns and tile.rows * tile.columns > _READ_AHEAD:
             continue
@@ -153,7 +153,7 @@ def predicted(size: ProductSize, gpu: GpuMachine) -> Iterator[tuple[float, Tenso
 
 
 def best(size: ProductSize, gpu: GpuMachine) -> tuple[float, TensorCoreTile]:
-    """The tile with which a product is predicted to take least."""
+    """The tile with the least predicted time."""
     return min(predicted(size, gpu), key=lambda found: found[0])
 
 
@@ -172,7 +172,7 @@ def is_wanted(lowered: Lowered, gpu: GpuMachine) -> bool:
 
 
 def is_large(rows: int, columns: int, depth: int, batches: int) -> bool:
-    """True for sizes of which tiles are more than padding, and start sooner than they end."""
+    """True for sizes that fill tiles and take longer than a launch."""
     enough = rows * columns * depth * batches >= _LEAST_PRODUCTS
     return enough and min(rows, columns) >= _LEAST_SIDE and depth >= _LEAST_DEPTH
 
@@ -188,14 +188,14 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
 
 
 def with_tile(lowered: Lowered, tile: TensorCoreTile) -> list[Step]:
-    """The same with a tile that is given."""
+    """The steps for a given tile."""
     draft, outermost = _in_form(lowered)
     draft.do(Tensorize(outermost, tile.text))
     return draft.steps
 
 
 def reason_to_part(lowered: Lowered) -> str:
-    """Why what is made of a product should be a kernel of its own; empty where it should not."""
+    """Why an epilogue should be a kernel of its own; empty if it should not."""
     try:
         nest = _nest(_in_form(lowered)[0])
     except ScheduleError as refusal:
@@ -212,7 +212,7 @@ def reason_to_part(lowered: Lowered) -> str:
 
 
 def size_of(nest: ProductNest) -> ProductSize:
-    """What the time of a product depends on."""
+    """The sizes that the time of a product depends on."""
     return ProductSize(
         nest.row_count, nest.columns, nest.depth, prod(nest.batch_counts),
         nest.left.dtype.itemsize, _moved(nest), work_behind(nest), bool(_read(nest)),
@@ -237,7 +237,7 @@ def _read(nest: ProductNest) -> set[Load]:
 
 
 def _is_long(load: Load, nest: ProductNest) -> bool:
-    """True for what has an element for every result, unlike a bias."""
+    """True for an operand with one element for every result, unlike a bias."""
     elements = prod(int(s.value) if isinstance(s, Const) else 1 for s in load.buffer.shape)
     return elements >= nest.row_count * nest.columns
 

@@ -1,4 +1,4 @@
-"""Which part of a contraction's result a block computes, and how its threads share that out.
+"""The tile of a contraction's result that a block computes, and how its threads share it.
 
 A large part reads its operands few times, many small parts fill the GPU and wait for memory at the
 same time. Parts are as large as two for every multiprocessor allow. A long sum of few elements is
@@ -89,7 +89,7 @@ def _area(elements: int, heavy: bool, processors: int) -> int:
 def _stage(
     terms: int, side: tuple[int, int], each: tuple[int, int], threads: int, room: int
 ) -> int:
-    """Terms that are fetched at a time, in stages of one length."""
+    """Terms that are loaded at a time, in stages of equal length."""
     most = max(min(_FETCHED * threads, room) // sum(side), 1)
     if terms > most:
         again = min(_FETCHED_AGAIN, _REGISTERS - each[0] * each[1] * 3 // 2)
@@ -100,10 +100,10 @@ def _stage(
 
 
 def _sides(near: int, far: int, area: int, square: bool) -> tuple[int, int]:
-    """The sides of a part of so many elements at most that takes the fewest operations.
+    """The sides of a tile of at most `area` elements that takes the fewest operations.
 
-    Elements beyond the result are computed too. Those of a sum in pieces are nearly `square`: it
-    may have many more pieces than a flat one.
+    Elements beyond the result are computed too. Tiles of a split sum are nearly `square`: they may
+    be far more numerous than flat ones.
     """
     powers = [1 << n for n in range(2, _TALLEST.bit_length())]
     most = (power_at_least(near), power_at_least(far))
@@ -122,7 +122,7 @@ def _sides(near: int, far: int, area: int, square: bool) -> tuple[int, int]:
 
 
 def _each(side: tuple[int, int]) -> tuple[int, int]:
-    """Elements of a thread: many where a block has many, so that what it reads serves often."""
+    """Elements of a thread: many if a block has many, so that loads are reused."""
     area = side[0] * side[1]
     wanted = (8, 8) if area > _MOST else (4, 8) if area == _MOST else (4, 4)
     wanted = wanted if area >= 1024 else (2, 2)

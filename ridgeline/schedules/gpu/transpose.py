@@ -1,4 +1,4 @@
-"""Pointwise kernels that read memory across the order in which they store: tiles are turned.
+"""Pointwise kernels that transpose operands through shared memory.
 
 A block fetches a tile of each such operand in the order in which it lies, into shared memory, and
 its threads read the tile in the order of the result: both ways memory is met in whole lines.
@@ -62,7 +62,7 @@ def turn_tiles(draft: Draft, names: list[str], gpu: GpuMachine) -> bool:
 
 
 def _turned(found: list[LoopAccess], names: list[str]) -> list[LoopAccess]:
-    """The reads that do not lie along the last loop but along another; none if stores do so too."""
+    """The reads that are contiguous along another loop than the last; none if stores are too."""
     across = names[-1]
     if any(a.stride(across) != 1 for a in found if a.is_store):
         return []
@@ -78,7 +78,8 @@ def _sides(
 ) -> tuple[int, int] | None:
     """The largest tile that gives every multiprocessor one, or the smallest.
 
-    None where none fits, or the smallest is larger than a plane, which then lies in a few lines.
+    None if no tile fits, or the smallest is larger than a plane, which is then only a few cache
+    lines.
     """
     size = sum(a.buffer.dtype.itemsize for a in read)
     plane_size = prod(lengths[axis] for axis in plane)
