@@ -1,4 +1,4 @@
-"""A value that is not computed before another one is there: what keeps work from being shared.
+"""An optimization barrier: a value that is only available after another one.
 
 Equal expressions are one node, so a value that is computed again from the same operands would be
 the value that was computed before, kept in memory all the time. `after(a, b)` is `a` as an operand
@@ -15,7 +15,7 @@ from ridgeline.ops.movement import broadcast_scalar, reshape, slice_
 
 
 def after(a: Node, b: Node) -> Node:
-    """`a`, once `b` is computed; where that cannot be said, `a` itself."""
+    """`a`, once `b` is computed; if that order cannot be expressed, `a` itself."""
     apart = a.type.device != b.type.device or "complex" in (a.dtype.kind, b.dtype.kind)
     if apart or bounds(product(b.shape))[0] < 1:
         return a

@@ -1,4 +1,4 @@
-"""Batching rules that many rows share, and the pieces that the others are made of.
+"""Batching rules that several ops share.
 
 A rule gets a node and its inputs, of which some have a new leading axis, and gives the node's
 outputs with that axis. It is called only where at least one input has the axis.

@@ -1,4 +1,4 @@
-"""Scans in float64 by blocks of blocks, so that no running value is the end of a long chain.
+"""Float64 scans by blocks of blocks, so that no running value ends a long chain of roundings.
 
 What is narrower is carried in double precision, which itself has no wider type; and what a step of
 a running log-sum or of a recurrence loses is no number that could be carried along. So a block of a

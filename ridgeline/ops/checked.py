@@ -1,4 +1,4 @@
-"""Values that must keep within limits, or not be zero: an identity op whose elements are checked.
+"""An identity op that checks its elements: within limits, not zero, valid class labels.
 
 Values that the host has already are checked at once, on the user's own line. Others are checked
 when the work runs: by the interpreter here, by a program through the flag of `index_checks`, which

@@ -1,4 +1,4 @@
-"""Collectives as ops: what ranks give each other, between kernels, with derivatives and batching.
+"""Collectives as ops, with derivatives and batching.
 
 A group is named by a key that is the same on all ranks, and looked up when the op runs
 (`communicators/current.py`), so ranks share compiled programs. `all_gather`, `reduce_scatter` and

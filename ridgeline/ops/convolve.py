@@ -1,4 +1,4 @@
-"""Convolution as libraries have it, with padding, strides, dilation and groups.
+"""Convolution as libraries define it, with padding, strides, dilation and groups.
 
 No program is written in this op: convolutions are contractions. Where a device's library computes
 one, a pass puts this op in the contraction's place (`graph/passes/libraries/convolutions.py`). The

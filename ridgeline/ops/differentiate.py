@@ -1,4 +1,4 @@
-"""Differentiation of graphs, in both directions, by the rules of the op table.
+"""Differentiation of graphs, forward and reverse, by the rules of the op table.
 
 Nodes go in and nodes come out, so derivatives fuse and can be differentiated again. Nothing here
 recurses: a chain of 100,000 ops is an ordinary input.
@@ -18,14 +18,14 @@ Watcher = Callable[[Node, Node], Node]
 
 
 def ends(node: Node) -> bool:
-    """True where derivatives go no further down."""
+    """True if derivatives go no further down."""
     return node.op is STOP_GRADIENT or node.op is VARIABLE
 
 
 def flowing(outputs: Iterable[Node]) -> list[Node]:
-    """Every node that cotangents of `outputs` may reach, inputs before users.
+    """Every node that cotangents of `outputs` may reach, in topological order.
 
-    What is cut off, and what only decides (conditions, indices), is not among them.
+    What is detached, and what only decides (conditions, indices), is not included.
     """
     # as `topological(outputs, ends, _flows)`, without calls: every backward pass begins with it
     order: list[Node] = []
@@ -79,12 +79,12 @@ def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
 
 
 def passed_by(order: Iterable[Node], active: Set[Node]) -> set[Node]:
-    """The nodes whose rules a pass runs: a target ends its way, unless it leads to another."""
+    """The nodes whose rules a pass runs: it stops at a target that leads to no other."""
     return {n for n in order if not ends(n) and any(source in active for source in sources(n))}
 
 
 def reach(order: Iterable[Node], targets: Mapping[Node, int]) -> dict[Node, int]:
-    """The nodes of a `flowing` order that lead to targets, each with the bits of all these."""
+    """The nodes of a `flowing` order that lead to targets, each with the bits of these targets."""
     found = dict(targets)
     bits_of = found.get
     for node in order:
@@ -148,7 +148,7 @@ def _pass_down(
     active: Set[Node],
     totals: dict[Node, list[Node | None]],
 ) -> None:
-    """Run one node's rule and add what it gives to the totals of its inputs."""
+    """Run one node's rule and add its results to the totals of its inputs."""
     if not current.inputs or ends(current) or not any(i in active for i in current.inputs):
         return
     if current.op is PROJ:

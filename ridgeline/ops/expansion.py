@@ -1,4 +1,4 @@
-"""Derivatives of an op through its written-out form, where it has no shorter rule of its own."""
+"""Derivatives of an op through its decomposition, if it has no shorter rule of its own."""
 
 from __future__ import annotations
 

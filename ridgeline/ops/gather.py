@@ -1,4 +1,4 @@
-"""Gather and scatter: elements read from, and written to, places that index arrays name.
+"""Gather and scatter: elements read from, and written to, the positions in index arrays.
 
 `gather` reads `source` at k index arrays of one shape I along k axes; the result has shape
 I + the other axes. `scatter` writes updates of that same shape into a copy of `base`, so the two
@@ -58,7 +58,7 @@ class ScatterAttrs(Attrs):
 
 
 def gather(source: Node, indices: Sequence[Node], axes: Sequence[int]) -> Node:
-    """The elements of `source` at the places that `indices` name along `axes`."""
+    """The elements of `source` at the positions in `indices` along `axes`."""
     if not indices:
         return source
     check_known(source, indices, axes)
@@ -68,7 +68,7 @@ def gather(source: Node, indices: Sequence[Node], axes: Sequence[int]) -> Node:
 def scatter(
     base: Node, updates: Node, indices: Sequence[Node], axes: Sequence[int], mode: str = "set"
 ) -> Node:
-    """`base` with `updates` joined in at the places that `indices` name along `axes`."""
+    """`base` with `updates` combined in at the positions in `indices` along `axes`."""
     check_known(base, indices, axes)
     return node(SCATTER, (base, updates, *indices), ScatterAttrs(tuple(axes), mode))
 
@@ -102,14 +102,14 @@ def ramps(indices: Sequence[Node], axes: Sequence[int], base: Node) -> dict[int,
 
 
 def on_host(index: Node) -> bool:
-    """True where values can be looked at without waiting for a device."""
+    """True if values can be read without waiting for a device."""
     return index.buffer is not None and index.types[0].device == "cpu"
 
 
 def asked(node: Node, question: Question) -> Any:
-    """What a question about values says, or raises, where the host has them; None where not.
+    """The answer to a question about values that the host has, or its error; None if it has not.
 
-    Whoever wants to know whether a call would record the same again asks once more.
+    Whoever wants to know whether a call would record the same again repeats the question.
     """
     if not on_host(node):
         return None
@@ -309,7 +309,7 @@ def _without(is_zero: Node, factor: Node, product: Node, zeros: Node) -> Node:
 
 
 def _moved(a: Node, start: int, end: int) -> Node:
-    """One axis at another place."""
+    """Move one axis."""
     order = list(range(len(a.shape)))
     order.insert(end, order.pop(start))
     return permute(a, tuple(order))

@@ -1,4 +1,4 @@
-"""Indices that a program computes: which are surely in range, and a flag for the others.
+"""Which computed indices are surely in range, and a flag for the others.
 
 Kernels clamp an index they are not sure of, so that a wrong one never touches foreign memory; the
 flag, computed beside the results, tells that the results must not be used. Values that are checked

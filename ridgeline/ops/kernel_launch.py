@@ -1,4 +1,4 @@
-"""A kernel that a user wrote, launched over a grid of threads: one op, whatever it computes.
+"""The op that launches a user-written kernel over a grid of threads.
 
 The graph knows a kernel by its identity alone. How the host runs it and what its CUDA C++ is are
 behind `UserKernel`, which `simt/` makes: nothing below it knows the language of kernels.

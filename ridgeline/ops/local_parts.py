@@ -1,4 +1,4 @@
-"""From whole values on a mesh to what each rank holds of them, and back: collectives by hand.
+"""Conversion between values on a mesh and the part of a rank, for hand-written collectives.
 
 Between the two every rank computes of its own part, and nothing is shared out. Derivatives are
 those of the sum of what all ranks compute, as those of the collectives are: of a value that every

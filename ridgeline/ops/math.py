@@ -1,4 +1,4 @@
-"""Elementwise functions of nodes by the names that mathematics has for them, for formulas."""
+"""Elementwise functions of nodes under their mathematical names, for formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placements: how a value lies on a mesh of ranks, and identity ops that ask for one.
+"""Placements of values on a mesh of ranks, and identity ops that request one.
 
 A value on a mesh has one placement for each axis of the mesh: sharded along a dimension,
 replicated, or partial, which is a value that is the sum of what the ranks along the axis hold. The

@@ -1,4 +1,4 @@
-"""What a sort is made of in kernels: keys, ranks, and the passes of a radix sort.
+"""The parts of sorts in kernels: keys, ranks, and the passes of a radix sort.
 
 `sort_key` maps values to unsigned integers of the same order, equal where values compare equal, so
 that every sort is a sort of integers. Short rows are sorted by counting for each element those

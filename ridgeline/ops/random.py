@@ -1,4 +1,4 @@
-"""Random bits: Philox 4x32-10, counter-based, so that the same key gives the same bits anywhere.
+"""Random bits: Philox 4x32-10, counter-based, so that equal keys give equal bits anywhere.
 
 The stream of a key is a sequence of blocks of four 32-bit words. Element i of a draw is word i % 4
 of block `offset + i // 4`; a draw of n elements therefore uses ceil(n / 4) blocks.

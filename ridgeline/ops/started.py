@@ -1,9 +1,10 @@
-"""Collectives in two parts: started as soon as their operand is there, waited for when somebody
-reads the result. What is computed between the two hides the communication.
+"""Collectives in two parts: start when the operand is ready, wait when the result is read.
 
-Starting gives a ticket, a number under which the calling rank finds the work under way. A start
-reads the ticket of the one before, so all ranks start their collectives in program order; on a CPU
-a wait reads the operand too, so its memory stays as it is until then.
+What is computed between the two hides the communication.
+
+Starting returns a ticket, a number under which the calling rank finds the operation. A start reads
+the ticket of the one before, so all ranks start their collectives in program order; on a CPU a wait
+reads the operand too, so that its memory is not reused before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Views of memory as an offset and strides: what a kernel written by hand reads without a copy.
+"""Views of memory as an offset and strides, which hand-written kernels read without a copy.
 
 `strided` looks below permutes, slices, broadcasts and reshapes for the memory that holds a value,
 as far down as every element still lies at an offset plus a multiple of a stride for each axis.
@@ -28,9 +28,9 @@ class View:
 
 
 def strided(node: Node, is_memory: Callable[[Node], bool]) -> View:
-    """A value as a view of the lowest value that shows it so; itself at worst.
+    """A value as a strided view of the lowest possible value; of itself at worst.
 
-    Values where `is_memory` holds lie in memory, and nothing is looked for below them.
+    Values for which `is_memory` holds are in memory; nothing is looked for below them.
     """
     chain = [node]
     while chain[-1].op in VIEWS and not is_memory(chain[-1]) and _known(chain[-1].inputs[0]):
@@ -43,7 +43,7 @@ def strided(node: Node, is_memory: Callable[[Node], bool]) -> View:
 
 
 def in_order(node: Node, is_memory: Callable[[Node], bool]) -> View:
-    """A value as a view of other memory if that holds it in order from its start, else itself."""
+    """A value as a view of memory that holds it contiguously from its start, else itself."""
     view, whole = strided(node, is_memory), itself(node)
     same = [a == b for a, b, n in zip(view.strides, whole.strides, _sizes(node)) if n != 1]
     return view if view.offset == 0 and all(same) else whole
@@ -100,7 +100,7 @@ def _through(chain: Sequence[Node]) -> View | None:
 def _reshaped(
     old: Sequence[int], strides: Sequence[int], new: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """The strides under another shape, where axes that merge lie densely in one another."""
+    """The strides under another shape, if axes that merge are dense."""
     found = [0] * len(new)
     for old_run, new_run in axis_runs(old, new):
         real = [axis for axis in old_run if old[axis] != 1]

@@ -1,4 +1,4 @@
-"""A pass of a radix sort by many: every tile of a row is sorted by a block of threads of its own.
+"""A radix pass by many thread blocks: each sorts a tile of a row.
 
 `digit_counts` says how often each digit occurs in each tile. The sum of all counts before one, in
 the order of digits and then of tiles, is where the elements of a tile with that digit begin in the

@@ -1,4 +1,4 @@
-"""The first few of a row in order, found by many: every tile of a row gives its own smallest keys.
+"""The smallest elements of a row, selected by many thread blocks: each takes a tile.
 
 What is among the `count` smallest of a row is among the `count` smallest of its tile. So
 `tile_smallest` leaves these of every tile, in the order in which they stand, and the same is done

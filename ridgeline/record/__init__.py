@@ -1,1 +1,1 @@
-"""The record core: memory as cells, the modes of a thread, and work that waits to be computed."""
+"""The record core: memory as cells, thread modes, and pending work."""

@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 class RunningCapture(Protocol):
-    """A function that is being traced: what stands in it for memory, numbers and random streams."""
+    """A function that is being traced, with inputs for memory, numbers and random streams."""
 
     @property
     def name(self) -> str:
-        """What traces, for messages."""
+        """The traced function, for messages."""
 
     symbolic: bool  # are there sizes that stand for more than one number
     made: list[weakref.ref[Cell]]  # cells of tensors made inside
     tracks: list[weakref.ref[Track]]  # detached handles made inside
 
     def cell(self, cell: Cell) -> Cell:
-        """What stands for a cell inside this capture."""
+        """The cell inside this capture that represents one from outside."""
 
     def track(self, track: Track) -> Track:
-        """What stands for a track inside this capture."""
+        """The track inside this capture that represents one from outside."""
 
     def cut(self, tensor: Any) -> None:
         """A handle from outside is about to be detached, or to be a variable of its own."""
 
     def depends(self, node: Node) -> bool:
-        """True where a value is not known while tracing."""
+        """True if a value is not known while tracing."""
 
     def read_grad(self, owner: Any) -> Any:
         """`.grad` as the traced program sees it."""
@@ -54,13 +54,13 @@ class RunningCapture(Protocol):
         """Assign `.grad` inside the traced program."""
 
     def check_backward(self, order: list[Node]) -> None:
-        """Raise where gradients would leave the traced function into graphs recorded outside."""
+        """Raise if gradients would leave the traced function into graphs recorded outside."""
 
     def set_number(self, name: Hashable, owner: Any, value: Any) -> None:
-        """A number under a name was written while the function is traced."""
+        """A number with a name was written while the function is traced."""
 
     def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Any:
-        """The lifted number under a name; however often it is read, it is one input."""
+        """The lifted number of a name: one input, however often it is read."""
 
     def lifted(self, number: Lifted, dtype: DType) -> Node:
         """A number as an input that is read on every call."""
@@ -69,7 +69,7 @@ class RunningCapture(Protocol):
         """A large array as an input; None for one that guards compare by value."""
 
     def lend(self, cell: Cell, array: Array) -> bool:
-        """A tensor over an array is made inside; False where it is one of the trace's own."""
+        """A tensor over an array is made inside; False if it is one of the trace's own."""
 
     def random_blocks(self, generator: Any, count: Size) -> tuple[Node, Node]:
         """The key and the offset of the next blocks of a generator's stream."""
@@ -78,22 +78,22 @@ class RunningCapture(Protocol):
         """The trace depends on the attributes of a module or an optimizer."""
 
     def refuse(self, error: Exception) -> None:
-        """The function cannot be traced, whatever its own code does about the error."""
+        """Give up: the function cannot be traced, whatever its code does about the error."""
 
     def require(self, holds: Callable[[], bool], text: str) -> None:
         """The trace is valid only while `holds()` is true."""
 
     def places(self, mask: Node) -> list[Node] | None:
-        """Index vectors of where a mask holds, of unknown length; None where it must be known."""
+        """Index vectors of a mask's true elements, of unknown length, if it may be unknown."""
 
 
 class CallObserver(Protocol):
-    """Is told of what the function that jit traces calls and reads."""
+    """Is told what the function that jit traces calls and reads."""
 
     prints: bool
 
     def called(self, function: Any) -> Any:
-        """A function of the user's as a copy that reports what it reads."""
+        """A user's function as a copy that reports what it reads."""
 
     def called_method(self, owner: Any, name: str) -> Any:
         """The same for a method that a user may have defined."""
@@ -115,7 +115,7 @@ class CaptureError(RidgelineError):
 
 
 class LeakError(RidgelineError):
-    """A tensor that only existed while jit traced a function is used afterwards."""
+    """A tensor that existed only while jit traced a function is used afterwards."""
 
     code = "RL0402"
 
@@ -127,7 +127,7 @@ class DonatedError(RidgelineError):
 
 
 class Donated:
-    """Stands where a cell has its capture: the memory was given to a function for good."""
+    """Takes the place of a cell's capture after its memory was donated to a function."""
 
     name = "jit"
 
@@ -135,7 +135,7 @@ class Donated:
         self._function, self._line = function, line
 
     def error(self, kind: TensorType) -> DonatedError:
-        """What is raised for a use of the tensor."""
+        """The error for a use of the tensor."""
         return DonatedError(
             f"this tensor was donated to {self._function}, and its memory holds something else now",
             note=f"the tensor was {kind}" + (f", donated at {self._line}" if self._line else ""),
@@ -145,14 +145,14 @@ class Donated:
 
 
 def check_held(track: Track) -> None:
-    """Raise for memory that was given away."""
+    """Raise for memory that was donated."""
     if isinstance(track.capture, Donated):
         assert isinstance(track, Cell)
         raise track.capture.error(track.node.types[0])
 
 
 def foreign(cell: Cell, track: Track, capture: RunningCapture | None) -> tuple[Cell, Track]:
-    """What stands for a cell and a track made elsewhere, inside the running capture."""
+    """What represents a cell and a track from elsewhere inside the running capture."""
     check_held(cell)
     if capture is None:
         raise LeakError(
@@ -164,6 +164,6 @@ def foreign(cell: Cell, track: Track, capture: RunningCapture | None) -> tuple[C
 
 
 def tracer(cell: Cell, track: Track) -> str:
-    """What traced the function in which a tensor was made."""
+    """The capture in which a tensor was made."""
     made = cell.capture or track.capture
     return "jit" if made is None else made.name

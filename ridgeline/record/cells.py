@@ -1,4 +1,4 @@
-"""Cells and views: what makes pure graph nodes look like memory that can be written to.
+"""Cells and views: mutable memory over pure graph nodes.
 
 A `Cell` holds the current value of one piece of memory as a node. A tensor is a handle on a cell
 plus a chain of view steps, each a movement op with its attributes, or a gather at regular places
@@ -44,7 +44,7 @@ Behind: TypeAlias = tuple[Sequence[Callable[[], Any]], int] | None
 
 @dataclass(slots=True, eq=False)
 class LetGo(LeafAttrs):
-    """Marks a leaf that stands for a freed part of an autograd graph."""
+    """Marks a leaf that replaces a freed part of an autograd graph."""
 
     behind: Behind
     besides: int = 0  # bits of variables to which copies lead of other parts of that graph
@@ -77,17 +77,17 @@ class Rare:
 
 
 class Deferred(Protocol):
-    """Calls that were matched and not made: see `tape/run.py`."""
+    """Calls that a tape matched and that were not recorded: see `tape/run.py`."""
 
     def leave(self) -> None:
-        """Make them: every cell that they gave has its node then."""
+        """Record them: then every cell that they returned has its node."""
 
     def value(self, cell: Cell) -> Node | None:
-        """The value of a cell that has no node, where it was computed: then it keeps a graph."""
+        """The value of a cell without a node, if it was computed; its graph is kept."""
 
 
 class Track:
-    """How one family of handles on a cell stands to differentiation."""
+    """How the handles on a cell relate to differentiation."""
 
     __slots__ = ("__weakref__", "capture", "mode", "rare")
 
@@ -121,13 +121,13 @@ class Cell(Track):
 
     @property
     def computed(self) -> bool:
-        """True where its value is there; deferred calls stay deferred."""
+        """True if its value was computed; deferred calls stay deferred."""
         if self.types is None:
             return self.node.buffer is not None
         return self.run is not None and self.run.value(self) is not None
 
     def __getattr__(self, name: str) -> Any:
-        """The node, where there was none: the calls that give it are made in earnest."""
+        """The node, if it is missing: the calls that return it are recorded."""
         if name == "node" and self.run is not None:
             self.run.leave()
             return object.__getattribute__(self, "node")
@@ -140,7 +140,7 @@ class Cell(Track):
 
 
 def graph_track(cell: Cell) -> Track:
-    """The track that says whether gradients flow through what a cell holds: its writer's."""
+    """The track that says whether gradients flow through the contents of a cell: its writer's."""
     writer = None if cell.rare is None or cell.rare.writer is None else cell.rare.writer()
     return cell if writer is None else writer
 
@@ -160,15 +160,15 @@ def filled_leaf(type: TensorType, buffer: HostBuffer) -> Node:
 
 
 class InnerStep(tuple[Op, Any]):
-    """A step of a call that takes several, and not the last: no tensor reads as what it shows."""
+    """A step of a call with several steps, and not the last: no tensor has its value."""
 
     __slots__ = ()
 
 
 def apply_steps(value: Node, steps: Sequence[Step], apart: bool = False) -> Node:
-    """What a view shows of a cell's value.
+    """The part of a cell's value that a view shows.
 
-    Where gradients flow through it, it is kept `apart` from tensors that read as what is between.
+    If gradients flow through it, it is kept `apart` from tensors that have the values in between.
     """
     for step in steps:
         made = _shown(value, *step)
@@ -179,7 +179,7 @@ def apply_steps(value: Node, steps: Sequence[Step], apart: bool = False) -> Node
 
 
 def is_block(shape: tuple[Size, ...], steps: Sequence[Step]) -> bool:
-    """True where steps show elements of dense memory that lie side by side, in their order."""
+    """True if steps show contiguous elements of dense memory, in their order."""
     for op, attrs in steps:
         if op is RESHAPE:
             shape = attrs.shape
@@ -191,10 +191,10 @@ def is_block(shape: tuple[Size, ...], steps: Sequence[Step]) -> bool:
 
 
 def resident_block(value: Node, steps: tuple[Step, ...]) -> tuple[Node, tuple[Step, ...]]:
-    """A value in memory after the first steps that show one block of it, and the steps left.
+    """A block of a value as memory of its own, and the steps left.
 
-    The block is memory of its own right: where it begins is no part of what is computed from it,
-    so a batch taken from another place of the data is the same program.
+    Where the block begins is not part of what is computed from it, so a batch taken from another
+    position of the data is the same program.
     """
     shape, offset, taken = value.shape, 0, 0
     for number, (op, attrs) in enumerate(steps):
@@ -224,7 +224,7 @@ def _shape_after(shape: tuple[Size, ...], steps: Sequence[Step]) -> tuple[Size, 
 
 
 def _block_start(shape: tuple[Size, ...], attrs: movement.SliceAttrs) -> int | None:
-    """Where a slice of dense memory begins, in elements, if it is one run of elements."""
+    """The offset of a slice of dense memory, in elements, if it is contiguous."""
     start, whole, run = 0, 1, True  # run: everything further in is taken whole
     for full, first, size, step in zip(
         reversed(shape), reversed(attrs.starts), reversed(attrs.sizes), reversed(attrs.steps)
@@ -256,7 +256,7 @@ def steps_between(result: Node, source: Node) -> tuple[Step, ...] | None:
 
 
 def no_step(rank: int) -> Step:
-    """A step that moves nothing: it tells a view of a whole variable from the variable."""
+    """A step that moves nothing: it distinguishes a view of a whole variable from the variable."""
     return PERMUTE, movement.PermuteAttrs(tuple(range(rank)))
 
 
@@ -289,7 +289,7 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
 
 
 def _repeats(under: Node, attrs: movement.BroadcastAttrs) -> bool:
-    """False where only axes of length one are new."""
+    """False if only axes of length one are new."""
     in_order = attrs.axes == tuple(sorted(attrs.axes))
     return not in_order or product(attrs.shape) != product(under.shape)
 
@@ -319,7 +319,7 @@ def _write_slice(under: Node, attrs: movement.SliceAttrs, value: Node) -> Node:
 
 
 def known(size: Size) -> int:
-    """A size that has to be a number here; where it is symbolic, a trace is bound to its value."""
+    """A size that must be a number here; a symbolic one binds the trace to its value."""
     return size if isinstance(size, int) else int(size)
 
 

@@ -1,4 +1,4 @@
-"""The recorder that writes work down as graph nodes; `recorder.py` says what a recorder is.
+"""The recorder that records work as graph nodes; `recorder.py` has the interface.
 
 A flush computes every cell that is recorded and still held, so that work they share runs once. It
 happens when somebody reads a value, at `optimizer.step()`, or when much has piled up.
@@ -36,7 +36,7 @@ _lock = threading.RLock()
 
 
 def _after_fork() -> None:
-    """A child starts with a free lock, whoever held it in the parent."""
+    """In a child the lock is free, whoever held it in the parent."""
     global _lock
     _lock = threading.RLock()
 
@@ -77,29 +77,29 @@ class GraphRecorder:
         return function(*args, **named)
 
     def drew(self, generator: object, count: int, key: Node, offset: Node) -> None:
-        """Random numbers were drawn: some blocks of a stream, from this place on."""
+        """Random numbers were drawn: some blocks of a stream, from an offset on."""
         self.drawn.append((key.buffer, offset.buffer))
 
     def accumulating(self, owner: Any, before: Any) -> None:
         """A backward pass is about to add to the gradient of a variable."""
 
     def starts_from(self, root: Any) -> None:
-        """A pass through graphs starts from a tensor."""
+        """A backward pass starts from a tensor."""
 
     def ran_rule(self, rule: Any) -> None:
-        """A pass through graphs ran a gradient rule that a user wrote."""
+        """A backward pass ran a gradient rule that a user wrote."""
 
     def settle(self, cell: Cell) -> None:
-        """How a cell stands to differentiation is about to change, or its memory."""
+        """A cell's relation to differentiation, or its memory, is about to change."""
 
     def lend(self, cell: Cell) -> None:
-        """Others are about to see the memory of a cell."""
+        """Others are about to get access to the memory of a cell."""
 
     def lose(self, why: str) -> None:
-        """What happens until the next flush cannot be foreseen, such as by a hook."""
+        """What happens until the next flush cannot be predicted, for instance after a hook."""
 
     def taking_back(self) -> Iterable[Any]:
-        """Nothing: nodes are values, whatever becomes of the cells that held them."""
+        """Nothing to do: nodes are values, whatever becomes of the cells that held them."""
         return ()
 
     def record(self, cell: Cell) -> None:
@@ -123,7 +123,7 @@ class GraphRecorder:
             self._most_listed = MOST_PENDING + 2 * len(self.pending)
 
     def _record_on_mesh(self, cell: Cell) -> None:
-        """The same for work that ranks do together; numbers are computed at once."""
+        """`record` for work on a mesh; numbers are computed at once."""
         self.meshes = True
         if modes.eager:
             self.compute([cell])
@@ -141,13 +141,13 @@ class GraphRecorder:
             self.flush_mesh(f"{MOST_PENDING} ops had been recorded on a mesh")
 
     def hold(self, nbytes: int) -> None:
-        """New data came in that recorded work may keep alive; flush when it becomes much."""
+        """New data came in that recorded work may keep alive; flush when it is much."""
         self._held_bytes += nbytes
         if self._held_bytes > MOST_HELD:
             self.piled_up(f"{MOST_HELD >> 20} MiB of new data were held")
 
     def nothing_piled_up(self) -> None:
-        """Another recorder computed all that came: what is held is counted anew."""
+        """Another recorder computed everything; reset the count of held bytes."""
         self._held_bytes = self._recorded = 0
         self.flushes += 1
 
@@ -156,7 +156,7 @@ class GraphRecorder:
         return _alive(self.pending) + _alive(self.on_mesh)
 
     def has_own(self) -> bool:
-        """True where work is recorded that takes no other ranks, and somebody still holds it."""
+        """True if live work is recorded that needs no other ranks."""
         return bool(_alive(self.pending))
 
     def flush(self, reason: str = "") -> None:
@@ -165,7 +165,7 @@ class GraphRecorder:
             self.compute((), reason)
 
     def flush_mesh(self, reason: str = "") -> None:
-        """Compute what is live on meshes; all ranks come here."""
+        """Compute what is live on meshes; all ranks call this."""
         if modes.capture is None:
             self._sort_out(())
             self._compute_shared((), True, reason)
@@ -206,7 +206,7 @@ class GraphRecorder:
         self._compute(cells, (), reason)
 
     def _sort_out(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Those of some cells that take all ranks; what is live and does waits with its like."""
+        """Those cells that need all ranks; live work that needs them waits with its like."""
         live = _alive(self.pending)
         taken = takes_ranks([*live, *cells])
         if not taken.isdisjoint(live):
@@ -215,7 +215,7 @@ class GraphRecorder:
         return [cell for cell in cells if cell in taken]
 
     def _compute_shared(self, cells: Sequence[Cell], everything: bool, reason: str) -> None:
-        """Compute cells that take all ranks, with everything that is live on meshes or alone."""
+        """Compute cells that need all ranks, with everything live on meshes, or alone."""
         waiting: list[weakref.ref[Cell]] = []
         if everything:
             waiting, self.on_mesh, self._on_mesh = self.on_mesh, [], 0
@@ -264,7 +264,7 @@ class GraphRecorder:
             self._track(c for c in live if graph_track(c).mode == GRAPH and c.node.inputs)
 
     def _track(self, cells: Iterable[Cell]) -> None:
-        """Remember cells computed with their graph, until a backward pass is through."""
+        """Remember cells that are computed with their graph, until a backward pass is through."""
         tracked = self.with_graphs
         tracked += [weakref.ref(cell) for cell in cells]
         if len(tracked) > self._most_tracked:
@@ -278,7 +278,7 @@ class GraphRecorder:
 
 
 def _is_our_own(error: BaseException) -> bool:
-    """True for what computing raises; what a signal's handler raises comes from elsewhere."""
+    """True for errors of computing, and not those of a signal's handler."""
     if isinstance(error, RidgelineError) or not isinstance(error, Exception):
         return isinstance(error, RidgelineError)
     trace = error.__traceback__
@@ -297,9 +297,9 @@ def _alive(waiting: Sequence[weakref.ref[Cell]]) -> list[Cell]:
 
 
 def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
-    """Forget how computed values came about, unless gradients may still flow through them.
+    """Forget how values were computed, unless gradients may still flow through them.
 
-    A cell that another thread wrote to since it held the node `before` stays as it is.
+    A cell that another thread wrote to since it held the node `before` is left as it is.
     """
     made: list[Change] = []
     for cell, node in nodes.items():
@@ -323,12 +323,12 @@ _node_of = attrgetter("node")
 
 
 def settle(cell: Cell) -> None:
-    """Let go of the graph of a computed cell that backward() ran through."""
+    """Free the graph of a computed cell that backward() ran through."""
     _settle({cell: cell.node}, {cell: cell.node})
 
 
 def _computed(cell: Cell, node: Node) -> Node:
-    """A leaf with the value of a node, or what is left of its graph with that."""
+    """A leaf with the value of a node, or with what is left of its graph."""
     made = filled_leaf(node.types[0], node.buffer)
     made.origins = node.origins
     track = graph_track(cell)
@@ -342,6 +342,6 @@ def _computed(cell: Cell, node: Node) -> Node:
 
 
 def _keeps_graph(cell: Cell) -> bool:
-    """True where gradients may still flow through what a cell holds."""
+    """True if gradients may still flow through the contents of a cell."""
     track = graph_track(cell)
     return track.mode == GRAPH and not (track.rare is not None and track.rare.spent)

@@ -1,4 +1,4 @@
-"""The memory of cells: values computed where they are asked for, and memory shared with NumPy.
+"""The memory of cells: values computed on demand, and memory shared with NumPy.
 
 A cell whose memory somebody outside may write to has no lasting node: each read is a fresh leaf,
 and what is written to it is written there at once.
@@ -31,7 +31,7 @@ from ridgeline.weak import WeakSet
 
 
 def _held_once() -> int:
-    """What `getrefcount` says of an object that one other and a local variable hold."""
+    """What `getrefcount` returns for an object held by one other and a local variable."""
     holder = [object()]
     probe = holder[0]
     return sys.getrefcount(probe)
@@ -41,7 +41,7 @@ _SOLE_OWNER = _held_once()  # not the same in every version of Python
 
 
 def settled(cell: Cell) -> Node:
-    """The node of a cell, computed if need be, to look at its value."""
+    """The node of a cell, computed if necessary, to look at its value."""
     running.looked = True
     if cell.types is not None:  # a result of deferred calls, which may be computed as it is
         known = _known(cell)
@@ -85,19 +85,19 @@ _open: WeakSet[Node] = WeakSet()
 
 
 def reads_shared(nodes: Iterable[Node]) -> bool:
-    """True where some nodes are leaves over memory that somebody outside may write to."""
+    """True if some nodes are leaves over memory that others may write to."""
     return bool(_open) and any(node in _open for node in nodes)
 
 
 def may_change(node: Node) -> bool:
-    """True for a tensor's node that shows memory that somebody outside may write to."""
+    """True for a tensor's node over memory that others may write to."""
     while node.inputs:
         node = node.inputs[0]
     return node in _open
 
 
 class Shared:
-    """Memory that somebody outside may read and write: an array of theirs, or our own, exported."""
+    """Memory that others may read and write: an array of theirs, or our own, exported."""
 
     __slots__ = ("_view", "array", "buffer", "export", "leaves", "type")
 
@@ -114,7 +114,7 @@ class Shared:
         self.leaves: WeakSet[Node] = WeakSet()
 
     def memory(self) -> Array | None:
-        """The memory, or None when nobody outside holds it any more."""
+        """The memory, or None if nobody else holds it any more."""
         if self.array is not None:
             return None if self._is_alone() else self.array
         export = self.export() if self.export is not None else None
@@ -164,9 +164,9 @@ class Shared:
         _open.add(variable)
 
     def write(self, memory: Array, value: Array, changes: list[Change]) -> Callable[[], object]:
-        """The C code that changes the memory to what `value` holds when it runs.
+        """C calls that change the memory to the value of `value`.
 
-        Graphs that still read the memory, for gradients, keep what it was.
+        Graphs that still read the memory, for gradients, keep its old contents.
         """
         if not memory.flags.writeable:
             raise RidgelineError("the NumPy array under this tensor is read-only")
@@ -179,7 +179,7 @@ class Shared:
 
 
 def _holders_alone(make: Callable[[], Array]) -> tuple[int, int]:
-    """How often an array is held that nobody but we hold."""
+    """The reference count of an array that only we hold."""
     shared = Shared(TensorType((1,), uint8), make())
     return shared.holders()
 
@@ -189,7 +189,7 @@ _VIEW_ALONE = _holders_alone(lambda: np.zeros(2, np.uint8)[:1])
 
 
 def share(cell: Cell, shared: Shared) -> None:
-    """From now on the cell's value lies in memory that others may write to."""
+    """From now on the cell's value is in memory that others may write to."""
     rare(cell).shared = shared
 
 
@@ -211,7 +211,7 @@ def refresh(cell: Cell) -> Node:
 
 
 def written(cell: Cell) -> None:
-    """A cell was given a new value; where its memory is shared, that memory changes now."""
+    """Update shared memory after a cell was given a new value."""
     details = cell.rare
     if details is not None and details.shared is not None and cell.capture is None:
         memory = details.shared.memory()
@@ -231,9 +231,9 @@ def written(cell: Cell) -> None:
 def note_write(
     cell: Cell, node: Node, changes: list[Change], calls: list[Callable[[], object]]
 ) -> Node:
-    """The node that a cell will hold for a value that calls of C code compute.
+    """The node that a cell will hold for a value that C calls compute.
 
-    Memory that the cell shares will get the value, too.
+    If the cell shares its memory, that gets the value too.
     """
     details = cell.rare
     shared = None if details is None else details.shared
@@ -250,7 +250,7 @@ def note_write(
 
 
 def shared_memory(cell: Cell) -> Array:
-    """The memory of a cell, shared from now on; no step gives the cell another value meanwhile."""
+    """The memory of a cell, shared from now on; no step changes the cell meanwhile."""
     details = rare(cell)
     while details.shared is not None:
         memory: Array | None = details.shared.memory()

@@ -1,4 +1,4 @@
-"""Which recorded work is that of a mesh, which ranks compute together.
+"""Recorded work on a mesh, which all ranks compute together.
 
 It waits apart from all other work of a thread (`graph_recorder.py`): ranks come to it at the same
 points, while each may read or hold what it likes of its own in between.
@@ -25,7 +25,7 @@ def is_mesh_cell(cell: Cell) -> bool:
 
 
 def takes_ranks(cells: Iterable[Cell]) -> set[Cell]:
-    """The cells whose values are made of work on a mesh that is not computed yet."""
+    """The cells whose values depend on pending work on a mesh."""
     nodes = {cell: cell.node for cell in cells}
     of_mesh: set[Node] = set()
     for node in topological(list(dict.fromkeys(nodes.values())), has_value):
@@ -35,13 +35,13 @@ def takes_ranks(cells: Iterable[Cell]) -> set[Cell]:
 
 
 def is_of_numbers(node: Node) -> bool:
-    """True for a number made of numbers alone, which every rank has: no rank needs another."""
+    """True for a scalar made of scalars alone, which every rank has."""
     order = topological([node], has_value)
     return all(each.shape == () for each in order)
 
 
 def touches_mesh(values: Iterable[Any], handle: type) -> bool:
-    """True where a mesh, or a tensor on one, the `handle` of a cell, is an argument of a call."""
+    """True if a mesh, or a tensor on one, is an argument of a call."""
     for value in values:
         if isinstance(value, handle):
             if is_mesh_cell(value._cell):  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RankState:
-    """What a simulated rank has of its own, since it waits for others while it holds it."""
+    """State of a simulated rank that must not be shared, since it holds it while it waits."""
 
     def __init__(self) -> None:
         self.flushing = threading.RLock()  # instead of the lock of all threads
@@ -47,21 +47,19 @@ modes = Modes()
 
 
 def called(function: Any) -> Any:
-    """A function of the user's in the form in which the package calls it: while jit traces, a copy
-    that reports what it reads.
-    """
+    """A user's function as the package calls it: while jit traces, a copy reporting its reads."""
     recorder = modes.call_recorder
     return function if recorder is None else recorder.called(function)
 
 
 def called_method(owner: Any, name: str) -> Any:
-    """The same for a method that a user may have defined."""
+    """`called` for a method that a user may have overridden."""
     recorder = modes.call_recorder
     return recorder.called_method(owner, name) if recorder is not None else getattr(owner, name)
 
 
 class Mode(Block):
-    """A context manager that is a decorator, too: every call of the function is a block."""
+    """A context manager and a decorator: each call of a decorated function is a block."""
 
     __slots__ = ()
 
@@ -113,7 +111,7 @@ class GradientMode(Mode):
 
 
 def _in_blocks(block: Callable[[], Mode], steps: Generator[Any, Any, Any]) -> Any:
-    """A generator that is inside a block while it runs, and whoever takes its values is not."""
+    """A generator that is inside a block only while it runs."""
     resume: Callable[[Any], Any] = steps.send
     given: Any = None
     while True:
@@ -160,7 +158,7 @@ def set_grad_enabled(mode: bool) -> GradientMode:
 
 
 class _Switched(GradientMode):
-    """A mode that is already on; leaving the block restores what was before the call."""
+    """A mode that is already on; leaving the block restores the one before the call."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The mutation epoch: one counter that every change of a module or an optimizer moves, for guards.
+"""The mutation epoch: a counter that every change of a module or an optimizer increments.
 
 `bump()` is called on every attribute change of a module or optimizer: a jitted function that finds
 the epoch unchanged need not look further. `watch(obj)` tells a running capture that it depends on
@@ -15,7 +15,7 @@ from ridgeline.record.modes import modes
 
 
 class Epoch:
-    """A number that moves with every change to a module or an optimizer."""
+    """A counter of changes to modules and optimizers."""
 
     __slots__ = ("_numbers", "value")
 
@@ -24,7 +24,7 @@ class Epoch:
         self.value = 0
 
     def bump(self) -> None:
-        """Something that captures may have read has changed."""
+        """Note a change of something that captures may have read."""
         self.value = next(self._numbers)
 
     def bumps(self) -> map[None]:
@@ -104,7 +104,7 @@ def _bumping(kind: type, name: str) -> Callable[..., Any]:
 
 
 class Table(dict[Any, Any]):
-    """A dict of a module's or an optimizer's: each change of it moves the epoch."""
+    """A dict of a module or an optimizer; each change of it increments the epoch."""
 
     __slots__ = ()
 
@@ -116,7 +116,7 @@ for _name in (
 
 
 class Row(list[Any]):
-    """A list of an optimizer's: each change of it moves the epoch."""
+    """A list of an optimizer; each change of it increments the epoch."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Numbers of Python's as inputs of recorded work, so that a new value never means new structure.
+"""Python numbers as inputs of recorded work: a new value never means new structure.
 
 A float becomes a leaf whose value is a run-time argument. `lifted(getter, value)` is how an
 optimizer reads a hyperparameter: inside a capture it becomes an argument that is read anew on every
@@ -42,7 +42,7 @@ class Lifted:
         self.asked: set[tuple[int, str]] = set()  # what captures (by id) have written down
 
     def _answer(self, question: Callable[[float], Any], text: str) -> Any:
-        """What holds of the number now; the capture is valid while the answer is the same."""
+        """The answer to a question about the number; the capture holds while it stays the same."""
         answer = question(self.value)
         if modes.capture is not None and (id(modes.capture), text) not in self.asked:
             self.asked.add((id(modes.capture), text))
@@ -53,7 +53,7 @@ class Lifted:
         return answer
 
     def plain(self) -> float:
-        """The number that it is now, for which alone the capture then stands."""
+        """The present value; the capture then holds for this value only."""
         found: float = self._answer(lambda value: value, "a number that is kept")
         return found
 
@@ -91,7 +91,7 @@ class Lifted:
         return operator.floordiv(other, self), operator.mod(other, self)
 
     def __getattr__(self, name: str) -> Any:
-        """What a float has besides: `is_integer`, `real` and the like."""
+        """The other attributes of a float: `is_integer`, `real` and the like."""
         if name.startswith("_") or not hasattr(float, name):
             raise AttributeError(f"'float' object has no attribute {name!r}")
         return getattr(self.plain(), name)
@@ -107,14 +107,14 @@ class Lifted:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal, zeros by their sign as well; NaN is itself."""
+    """Equal, with equal signs of zero; NaN equals itself."""
     if isinstance(a, float) and a == 0 and b == 0:
         return copysign(1.0, a) == copysign(1.0, b)
     return bool(a == b) or (a != a and b != b)
 
 
 def _reader(value: Any) -> Callable[[], Any]:
-    """How to read a number again: through its getter, or as the constant it is."""
+    """A function that reads a number again: its getter, or the constant itself."""
     if isinstance(value, Lifted):
         return value.getter
     return lambda: value
@@ -179,7 +179,7 @@ def lifted(getter: Callable[[], float], value: float) -> Any:
 
 
 def member(group: dict[str, Any], key: str, index: int, value: float) -> Any:
-    """A number in a tuple of a group's; inside a capture it is one input, however often read."""
+    """A number in a tuple of a group; inside a capture one input, however often it is read."""
     if modes.capture is None:
         return value
     name = (id(group), key, index)

@@ -1,4 +1,4 @@
-"""The record core on a page: how work is written down, and when it is computed.
+"""The interface of the record core: how work is recorded, and when it is computed.
 
 Calling a function of tensors records; nothing is computed before somebody looks. All that is above
 records and computes through these functions:
@@ -34,27 +34,27 @@ from ridgeline.record.upcalls import Match, upcalls
 
 
 class ConstantArgument:
-    """An argument of a taped function that is a value: any that equals it may take its place."""
+    """An argument of a taped function that is compared by value."""
 
     __slots__ = ()
 
 
 class RanRule(Protocol):
-    """What code of a user's read that ran inside a public call."""
+    """What a user's code that ran inside a public call has read."""
 
     def holds(self) -> bool:
-        """True where the same code would read the same now."""
+        """True if the same code would read the same values now."""
 
 
 class Stream(Protocol):
     """A stream of random numbers."""
 
     def advance(self, count: int) -> tuple[int, int]:
-        """Move on by some blocks: the seed, and where it stood before."""
+        """Advance by some blocks; returns the seed and the previous position."""
 
 
 class Recorder(Protocol):
-    """How the work of one thread is written down."""
+    """What a recorder of a thread's work implements."""
 
     def record(self, cell: Cell) -> None:
         """A cell was given a value that is not computed yet."""
@@ -66,10 +66,10 @@ class Recorder(Protocol):
         """The cells that are recorded and that somebody still holds, in program order."""
 
     def flush(self, reason: str = "") -> None:
-        """Compute everything that is live; the reason is for people, where nobody asked."""
+        """Compute everything that is live; the reason is for reports."""
 
     def flush_mesh(self, reason: str = "") -> None:
-        """Compute everything that is live on meshes; all ranks come here."""
+        """Compute everything that is live on meshes; all ranks call this."""
 
     def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
         """Compute some cells, together with everything that is live."""
@@ -83,28 +83,28 @@ class Recorder(Protocol):
         """A public function is called."""
 
     def drew(self, generator: object, count: int, key: Node, offset: Node) -> None:
-        """Random numbers were drawn: some blocks of a stream, from this place on."""
+        """Random numbers were drawn: some blocks of a stream, from an offset on."""
 
     def accumulating(self, owner: Any, before: Any) -> None:
         """A backward pass is about to add to the gradient of a variable."""
 
     def starts_from(self, root: Any) -> None:
-        """A pass through graphs starts from a tensor."""
+        """A backward pass starts from a tensor."""
 
     def settle(self, cell: Cell) -> None:
-        """How a cell stands to differentiation is about to change, or its memory."""
+        """A cell's relation to differentiation, or its memory, is about to change."""
 
     def ran_rule(self, rule: RanRule) -> None:
-        """A pass through graphs ran a gradient rule that a user wrote."""
+        """A backward pass ran a gradient rule that a user wrote."""
 
     def lend(self, cell: Cell) -> None:
-        """Others are about to see the memory of a cell, and may write to it."""
+        """Others are about to get access to the memory of a cell, and may write to it."""
 
     def lose(self, why: str) -> None:
-        """What happens until the next flush cannot be foreseen, such as by a hook."""
+        """What happens until the next flush cannot be predicted, for instance after a hook."""
 
     def taking_back(self) -> Iterable[Any]:
-        """What has to happen, for `apply`, where cells get the values back that they had."""
+        """What must happen, for `apply`, if cells get back the values that they had."""
 
 
 class _Thread(threading.local):
@@ -120,16 +120,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def begin_with(kind: Callable[[], Recorder]) -> None:
-    """From now on threads, this one too, begin with a recorder of another kind."""
+    """Let threads, this one included, start with a recorder of another kind."""
     _Thread.kind = kind
     _thread.recorder = kind()
 
 
 def taped(function: F, operands: Callable[..., tuple[Any, ...]] | None = None) -> F:
-    """A public function that reads nothing but its arguments, and the modes of the thread.
+    """Mark a public function that reads only its arguments and the thread's modes.
 
-    Its calls are entries of tapes: see `tape/entries.py`. What depends on values is left to
-    `operands`, which makes the arguments of an entry of those that were given.
+    Its calls can be matched by tapes: see `tape/entries.py`. `operands` turns arguments whose
+    values matter into the arguments of an entry.
     """
 
     @wraps(function)
@@ -145,7 +145,7 @@ def taped(function: F, operands: Callable[..., tuple[Any, ...]] | None = None) -
 
 
 def is_taped(function: Any) -> bool:
-    """True for a public function whose calls are entries of tapes."""
+    """True for a public function whose calls can be matched by tapes."""
     return getattr(function, "__code__", None) is _TAPED
 
 
@@ -157,7 +157,7 @@ _TAPED = _code_of_taped()
 
 
 def drawn(generator: Stream, count: int) -> tuple[int, int]:
-    """The seed and the place of the next blocks of a stream of random numbers."""
+    """The seed and the offset of the next blocks of a stream of random numbers."""
     again = _thread.draws
     return generator.advance(count) if again is None else next(again)
 
@@ -168,7 +168,7 @@ def drew(generator: object, count: int, key: Node, offset: Node) -> None:
 
 
 def drawing(draws: Iterable[tuple[int, int]]) -> Switch:
-    """A block in which a call draws what it drew before."""
+    """A block in which a call draws the numbers that it drew before."""
     return Switch(_thread, draws=iter(draws))
 
 
@@ -178,7 +178,7 @@ def accumulating(owner: Any, before: Any) -> None:
 
 
 def starts_from(root: Any) -> None:
-    """A pass through graphs starts from a tensor."""
+    """A backward pass starts from a tensor."""
     cell = root._cell
     if cell.types is not None and cell.computed:
         cell.run.leave()
@@ -186,39 +186,39 @@ def starts_from(root: Any) -> None:
 
 
 def ran_rule(rule: RanRule) -> None:
-    """A pass through graphs ran a gradient rule that a user wrote."""
+    """A backward pass ran a gradient rule that a user wrote."""
     _thread.recorder.ran_rule(rule)
 
 
 def lose(why: str) -> None:
-    """What happens until the next flush cannot be foreseen, such as by a hook."""
+    """What happens until the next flush cannot be predicted, for instance after a hook."""
     _thread.recorder.lose(why)
 
 
 def taking_back() -> Iterable[Any]:
-    """What has to happen, for `apply`, where cells get the values back that they had."""
+    """What must happen, for `apply`, if cells get back the values that they had."""
     return _thread.recorder.taking_back()
 
 
 def settle(cell: Cell) -> None:
-    """How a cell stands to differentiation is about to change, or its memory."""
+    """A cell's relation to differentiation, or its memory, is about to change."""
     if cell.types is not None and cell.run is not None:
         cell.run.leave()  # the calls may be those of another thread
     _thread.recorder.settle(cell)
 
 
 def lend(cell: Cell) -> None:
-    """Others are about to see the memory of a cell; recorded work holds what it read of it."""
+    """Others are about to get access to the memory of a cell; pending work keeps what it read."""
     if cell.types is not None and cell.run is not None:
         cell.run.leave()
     _thread.recorder.lend(cell)
 
 
 def exchange(cell: Cell) -> None:
-    """A tensor is about to have other memory, or a result to stand otherwise to gradients.
+    """A tensor is about to get other memory, or a result another relation to gradients.
 
     No public call does that. What is recorded is computed first, so that it is a step of its own
-    for tapes, and whatever comes next another one; with or without tapes, for the same numbers.
+    for tapes and what follows another one; with or without tapes, so that the numbers agree.
     """
     if modes.capture is None:
         _thread.recorder.flush("memory, or how it stands to gradients, changes")
@@ -241,17 +241,17 @@ def live() -> list[Cell]:
 
 
 def match(nodes: Sequence[Node], tracked: Sequence[Node] = (), reason: str = "") -> Match:
-    """Recorded work by its structure, to be run; a backward pass will go through `tracked`."""
+    """Look recorded work up by its structure; a backward pass will go through `tracked`."""
     return upcalls.match(nodes, tracked, reason)
 
 
 def flush(reason: str = "") -> None:
-    """Compute everything this thread has recorded and somebody still holds, but on meshes."""
+    """Compute what this thread has recorded and somebody still holds, except on meshes."""
     _thread.recorder.flush(reason)
 
 
 def flush_mesh(reason: str = "") -> None:
-    """Compute what is recorded on meshes: all ranks come here, as they do to a training step."""
+    """Compute what is recorded on meshes: all ranks call this, as in a training step."""
     _thread.recorder.flush_mesh(reason)
 
 
@@ -266,12 +266,12 @@ def tracked() -> list[Cell]:
 
 
 def record_with(recorder: Recorder) -> Switch:
-    """A block in which another recorder writes down what this thread does."""
+    """A block in which another recorder records what this thread does."""
     return Switch(_thread, recorder=recorder)
 
 
 class Flushed(Block):
-    """A block that is a switch: what is recorded inside, and nothing else, is computed inside."""
+    """A block that computes at its end what was recorded inside it, and nothing else."""
 
     __slots__ = ("_handled", "_switch")
 

@@ -1,4 +1,4 @@
-"""Views that movement ops do not express: windows along an axis, and strides over all memory.
+"""Views that movement ops cannot express: windows along an axis, and arbitrary strides.
 
 As a step of a view (`cells.py`) each is a gather at places that follow from a few numbers. Writing
 through it is a scatter, and refused where several of its elements are one in memory.
@@ -71,7 +71,7 @@ class SlidingWindows(Attrs):
 
 @dataclass(frozen=True, slots=True)
 class Strided(Attrs):
-    """Sizes and strides over the elements of a value in their order, from an offset on."""
+    """Sizes and strides over the elements of a value in row-major order, from an offset on."""
 
     sizes: tuple[int, ...]
     by: tuple[int, ...]
@@ -79,7 +79,7 @@ class Strided(Attrs):
 
     @property
     def overlaps(self) -> bool:
-        """True where an element is seen at several places; where no quick rule says, they count."""
+        """True if an element is seen twice; if no rule decides quickly, they are counted."""
         reach = 0
         for by, size in sorted((by, size) for by, size in zip(self.by, self.sizes) if size > 1):
             if by <= reach:

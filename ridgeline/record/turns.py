@@ -1,4 +1,4 @@
-"""Turns: locks on mutable state, so that threads which write to the same state do so one by one.
+"""Turns: locks on mutable state, so that threads which write the same state take turns.
 
 State that one trace or one optimizer writes has one lock, a `Turn`, which others that write to some
 of it take too; what they write besides has a turn of its own. Turns are numbered and taken in the
@@ -24,7 +24,7 @@ AGAIN: Any = object()  # stands for the result of a call that has to be dispatch
 
 
 class Tried(Block):
-    """A lock that is taken where nobody has it, and given back; by C code, see `atomic.py`."""
+    """A lock that is taken if it is free; acquired and released by C code, see `atomic.py`."""
 
     __slots__ = ("_taken",)
 
@@ -38,12 +38,12 @@ class Tried(Block):
 
     @property
     def is_mine(self) -> bool:
-        """True where the lock was free."""
+        """True if the lock was free."""
         return self._taken[-1]
 
 
 class Turn:
-    """One call at a time; a call may find itself inside another one of its thread."""
+    """A lock for one call at a time, reentrant within a thread."""
 
     __slots__ = ("__weakref__", "_last", "lock", "number")
     _numbers = count()
@@ -59,7 +59,7 @@ class Turn:
         return Tried(self.lock)
 
     def passed_to_me(self) -> bool:
-        """True where the call before this one was another thread's; the lock is held."""
+        """True if the previous call was another thread's; the lock is held."""
         here = threading.get_ident()
         before, self._last = self._last, here
         return before != here and before != 0
@@ -86,7 +86,7 @@ def turn_of(thing: Any) -> Turn:
 
 
 def in_turn_of(thing: Any, step: Callable[[], T]) -> T:
-    """What a step gives that writes to one piece of state."""
+    """Run a step that writes one piece of state, holding its turn."""
     while True:
         turn = turn_of(thing)
         with turn.lock:
@@ -95,7 +95,7 @@ def in_turn_of(thing: Any, step: Callable[[], T]) -> T:
 
 
 def claimed(state: Sequence[Any]) -> tuple[Turn, ...]:
-    """The turns of some state, in order; what has none gets one of its own."""
+    """The turns of some state, in order; state without one gets a new one."""
     found = [_turns.get(thing) for thing in state]
     if None in found:
         with strays.turn.lock:  # no call is under way that takes some of it for a stray
@@ -121,7 +121,7 @@ def in_turn(
     step: Callable[[], Any],
     changed: Callable[[], str | None] = _unchanged,
 ) -> Any:
-    """What a step gives when it holds all of its turns; `AGAIN` where it must not be made."""
+    """Run a step while holding all of its turns; `AGAIN` if it must not run now."""
     if not turns:
         return step()
     with turns[0].lock:
@@ -131,7 +131,7 @@ def in_turn(
 
 
 def _before_fork() -> None:
-    """A child gets the state that whole steps left."""
+    """A child gets the state that complete steps left."""
     for turn in in_order(_all):
         turn.lock.acquire()
 

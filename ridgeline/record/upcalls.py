@@ -1,4 +1,4 @@
-"""Upcalls: what lower layers call of layers above them, all in one place.
+"""Upcalls: functions of higher layers that lower layers call, all in one place.
 
 Imports point downwards only. Where a call has to go the other way, the layer above puts its
 function here when it is imported, and the layer below calls whatever is here. `ridgeline/__init__`
@@ -18,10 +18,10 @@ class Known(Protocol):
     """Work that was recorded before, without its nodes."""
 
     def ready(self) -> bool:
-        """True where there is a program for it."""
+        """True if there is a program for it."""
 
     def run(self, inputs: Sequence[Any], reason: str) -> list[Any] | None:
-        """The memory of its results, for that of its inputs; None where there is no program."""
+        """The buffers of its results, given those of its inputs; None if there is no program."""
 
 
 class Match(Protocol):

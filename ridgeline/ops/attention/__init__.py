@@ -1,5 +1,4 @@
-"""Attention as an op (`op.py`): its values in NumPy (`values.py`), and in ops that kernels have
-(`written.py`)."""
+"""Attention as an op (`op.py`), its NumPy value (`values.py`), its decomposition (`written.py`)."""
 
 from ridgeline.ops.attention.op import (
     ATTENTION,

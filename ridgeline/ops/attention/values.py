@@ -1,4 +1,4 @@
-"""Attention and its gradient in NumPy: all between the operands and the results in one wide type.
+"""Attention and its gradient in NumPy; everything between operands and results is wide.
 
 Queries come grouped, [..., heads of keys, queries of each, T, E], keys and values [..., 1, S, E].
 """

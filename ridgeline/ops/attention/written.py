@@ -1,4 +1,4 @@
-"""Attention and its gradient written out in ops that kernels have.
+"""Attention and its gradient, decomposed into ops that kernels implement.
 
 The gradient computes the weights again, from the scores and `lse`, with keys along rows: kᵀ's
 matrices are other nodes than those of the forward pass, so that none of them is kept for it.

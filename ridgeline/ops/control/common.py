@@ -1,4 +1,4 @@
-"""What the rules of control-flow ops share: zeros, bodies batched and inlined."""
+"""Helpers of control-flow ops: zeros, bodies batched and inlined."""
 
 from __future__ import annotations
 
