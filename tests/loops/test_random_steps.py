@@ -33,7 +33,7 @@ from ridgeline.loops.schedule import (
 )
 from tests.loops import kernels
 from tests.loops.parser import parse_kernel
-from tests.loops.test_steps import ATTENTION, BLUR, LOGSUMEXP, SIGNED, SMALL
+from tests.loops.step_kernels import ATTENTION, BLUR, LOGSUMEXP, SIGNED, SMALL
 from tests.loops.validation import same_results
 
 _TEXTS = [parse_kernel(text) for text in (SMALL, SIGNED, BLUR, LOGSUMEXP, ATTENTION)]
