@@ -218,7 +218,9 @@ class Earnest:
     def _note(self, shown: Any, made: Any) -> None:
         if type(shown) is Shown:
             if shown.new:
-                self.cells[shown.number] = made._cell
+                # a copy lies densely where what it was made of did not: what shows it is new there
+                own = made if made._steps == shown.steps else made.clone()
+                self.cells[shown.number] = own._cell
         elif type(shown) is Many:
             for part, result in zip(shown.parts, made):
                 self._note(part, result)

@@ -73,6 +73,21 @@ def test_a_tensor_that_a_call_is_given_twice() -> None:
     agree(make)
 
 
+@pytest.mark.parametrize("name", ["reshape", "flatten", "ravel", "contiguous"])
+def test_what_does_not_lie_densely_takes_another_shape(name: str) -> None:
+    """Of a dense copy such a call gives a view, where of the memory itself it gave new values."""
+    shape = (6,) if name == "reshape" else ()
+
+    def turned(x: rl.Tensor) -> rl.Tensor:
+        return getattr(x.t(), name)(*shape)
+
+    for number, is_foreign in enumerate([True, True, False, False] * 3):
+        array = np.arange(6, dtype=np.float32).reshape(2, 3) + number
+        made = turned(rl.from_numpy(array) if is_foreign else rl.tensor(array))
+        want = array.T if name == "contiguous" else array.T.reshape(6)
+        np.testing.assert_array_equal(made.numpy(), want)
+
+
 @pytest.mark.parametrize("tape", [True, False])
 def test_much_memory_is_not_copied(monkeypatch: pytest.MonkeyPatch, tape: bool) -> None:
     """What is computed of it is computed at once."""
