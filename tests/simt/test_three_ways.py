@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.simt import cuda_samples, gpu_puzzles, tile_puzzles
+from tests.simt import cuda_samples, gpu_puzzles, rodinia, tile_puzzles
 from tests.simt.emulated import Emulator
 from tests.simt.three_ways import Solved, check_compiles, emulator_of
 
-ALL = [*gpu_puzzles.SOLVED, *tile_puzzles.SOLVED, *cuda_samples.SOLVED]
+ALL = [*gpu_puzzles.SOLVED, *tile_puzzles.SOLVED, *cuda_samples.SOLVED, *rodinia.SOLVED]
 # tensor cores are instructions of PTX, which the emulator has not
 EMULATED = [one for one in ALL if one.name != "cudaTensorCoreGemm"]
 every = pytest.mark.parametrize("solved", ALL, ids=lambda solved: solved.name)
 
 
 def test_the_lists_are_whole() -> None:
-    lengths = [len(part.SOLVED) for part in (gpu_puzzles, tile_puzzles, cuda_samples)]
-    assert lengths == [14, 12, 20]
+    lengths = [len(part.SOLVED) for part in (gpu_puzzles, tile_puzzles, cuda_samples, rodinia)]
+    assert lengths == [14, 12, 20, 19]
 
 
 @every
