@@ -90,11 +90,14 @@ class Runnable(Protocol):
 
 
 class Interpreted(OwnedResults):
-    """A graph that the NumPy interpreter runs, behind the interface of a compiled program."""
+    """A graph that the NumPy interpreter runs, behind the interface of a compiled program.
+
+    Means and variances are as precise as in compiled code, so that both tiers agree.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._precise = precise_moments(graph)  # as recorded work is interpreted
+        self._precise = precise_moments(graph)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""

@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 
 
 class Expr(Interned):
-    """A pure scalar expression. Its dtype is known when it is built."""
+    """A pure scalar expression, whose dtype is known when it is built.
+
+    Expressions are interned. Build them by operators and the helpers of `build.py`; leaves are
+    built by `make`, as `Load.make(buffer, index)`.
+    """
 
     __slots__ = ()
     dtype: DType

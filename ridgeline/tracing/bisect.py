@@ -18,8 +18,9 @@ from ridgeline.compiler.pipeline import PIPELINE, prepare
 from ridgeline.compiler.show import Walk, file_of
 from ridgeline.config import config
 from ridgeline.dtypes import DType
-from ridgeline.execution.tiers import Interpreted, program_for
+from ridgeline.execution.tiers import as_buffer, program_for
 from ridgeline.graph.graph import Graph
+from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.tracing.side_effects import live_buffer
 from ridgeline.tracing.trace import Trace
@@ -45,9 +46,13 @@ class RecordedCall:
         return cls(graph, how, memory)
 
     def interpreted(self, nodes: Sequence[Node]) -> list[Any]:
-        """Values of nodes by the interpreter, in memory of their devices."""
-        memory = [self.memory[node] for node in self.graph.inputs]
-        return Interpreted(self.graph.giving(nodes)).run(memory) if nodes else []
+        """Values of nodes as recorded, by the interpreter, in memory of their devices.
+
+        Not by `Interpreted`, which shares a pass with the compiler, so that tiers agree.
+        """
+        given = {n: memory.array(n.dtype, n.shape) for n, memory in self.memory.items()}
+        arrays = evaluate(nodes, given)
+        return [as_buffer(array, n.type.device) for n, array in zip(nodes, arrays)]
 
     def compiled(self, until: str) -> list[Any]:
         """The outputs, computed by code for which the passes behind one were left out."""

@@ -14,6 +14,10 @@ from tests.fuzz.faults import Fault, planted
 FAULTS = {
     "simplify": Fault("a strided slice starts too early", "graph.passes.canonicalize.movement",
                       "_slice", "attrs.starts, below.steps", "attrs.starts, attrs.steps"),
+    "precise_moments": Fault("the mean is that of one element more",
+                             "graph.passes.contractions.precise_moments", "_squares",
+                             "full_like(total, count))\n    found",
+                             "full_like(total, count + 1))\n    found"),
     "schedule": Fault("the last element of a remainder is left out", "loops.steps.nest",
                       "Split._split", "piece(ir.index(whole * factor), rest)",
                       "piece(ir.index(whole * factor), max(rest - 1, 1))"),
@@ -25,7 +29,8 @@ FAULTS = {
 def energy(x: rl.Tensor) -> rl.Tensor:
     tail = (x * 2)[:, ::2][:, 2:]
     rest = rl.remainder(tail - 9, 5)
-    return (rl.softmax(tail / 10, dim=1) * x.mean(1, keepdim=True) + rest).cumsum(0)
+    weights = rl.softmax(tail / 10, dim=1) * x.var(1, keepdim=True)
+    return (weights * x.mean(1, keepdim=True) + rest).cumsum(0)
 
 
 X = rl.tensor(np.arange(4 * 79, dtype=np.float32).reshape(4, 79) % 17)
