@@ -212,13 +212,14 @@ class Place:
     """A place on a tape: the calls that came next, and what a flush computed there."""
 
     __slots__ = (
-        "__weakref__", "endings", "index", "last", "length", "misses", "needed", "needed_at",
-        "next", "numbered", "open_endings", "openings", "programs", "rest", "why",
+        "__weakref__", "endings", "index", "last", "length", "lines", "misses", "needed",
+        "needed_at", "next", "open_endings", "openings", "programs", "rest", "why",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.next: dict[Any, list[Entry]] = {}  # by function, what came last before others
-        self.numbered: dict[Any, list[Entry]] = {}  # by function and numbers among arguments
+        # all of them, by function and line, and there by numbers among arguments
+        self.lines: dict[Any, dict[Any, list[Entry]]] = {}
         self.endings: dict[bytes, Ending] = {}  # by which results are held
         # calls and flushes that may come with other whole numbers, see `openings.py`
         self.openings: tuple[Opening, ...] = ()
@@ -235,18 +236,34 @@ class Place:
         self.why = ""  # the last one was not matched or not learnt
 
     def keep(self, entry: Entry, numbers: Any) -> None:
-        """A call came that was not known: next time it is the first to be tried.
+        """A call came that was not known: next time it is the first to be tried."""
+        at_line = self.lines.setdefault(_line(entry.function, entry.caller, entry.mark), {})
+        any_numbers = entry.transparent and not entry.exact
+        at_line.setdefault(None if any_numbers else numbers, []).insert(0, entry)
+        self.try_first(entry)
+
+    def try_first(self, entry: Entry) -> None:
+        """Try a call before others from now on.
 
         What shows memory stands behind calls that do something, since it fits almost all.
         """
         known = self.next.setdefault(entry.function, [])
-        known.insert(len(known) if entry.transparent else 0, entry)
-        del known[MOST_TRIED:]
-        self.numbered.setdefault((entry.function, numbers), []).insert(0, entry)
+        others = [other for other in known if other is not entry][: MOST_TRIED - 1]
+        known[:] = [*others, entry] if entry.transparent else [entry, *others]
+
+    def at_line(
+        self, function: Any, caller: tuple[CodeType, int], mark: Mark | None
+    ) -> dict[Any, list[Entry]]:
+        """The calls that a line made here, by the numbers among their arguments.
+
+        Lines have nothing to do with each other: how many others came here in a long process, such
+        as from cells of a notebook that run again, keeps none from being known.
+        """
+        return self.lines.get(_line(function, caller, mark), {})
 
     def drop(self, entry: Entry) -> None:
         """Forget a call that came here."""
-        for known in (self.next, self.numbered):
+        for known in (self.next, *self.lines.values()):
             for key, entries in list(known.items()):
                 if any(other is entry for other in entries):
                     known[key] = [other for other in entries if other is not entry]
@@ -269,6 +286,12 @@ class Place:
         self.misses += times
         self.rest = min(1 << self.misses, MOST_REST) - 2
         self.why = why
+
+
+def _line(function: Any, caller: tuple[CodeType, int], mark: Mark | None) -> Any:
+    """A function and the line that calls it, whose code the entry of the call keeps alive."""
+    users = () if mark is None else (id(mark[0]), *mark[1:])
+    return function, id(caller[0]), caller[1], users
 
 
 def frozen(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -38,20 +39,21 @@ from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor
 
 MOST_CALLS = 1 << 12  # of one tape
-MOST_ALIKE = 8  # calls that differ in something else than whole numbers and lengths, at a place
-MOST_NEXT = 512  # all that may come there, of one function
+MOST_ALIKE = 8  # calls of a line that differ in something else than whole numbers and lengths
+MOST_NEXT = 512  # all that may come from there, at a place
 _GONE = weakref.ref(Place())  # of a variable that nobody holds any more
 
 
-def may_learn(run: Run, function: Any, args: Any, named: Any) -> bool:
-    """True where there is room for one more call at this place of the tape."""
+def may_learn(run: Run, function: Any, args: Any, named: Any, frame: FrameType) -> bool:
+    """True where there is room for one more call of a line at this place of the tape."""
     if run.calls > MOST_CALLS:
         return False
     place = run.at
     if len(place.next.get(function, ())) < MOST_TRIED:
         return True
-    alike = place.numbered.get((function, numbers_in((*args, *named.values()))), ())
-    return len(alike) < MOST_ALIKE and len(place.numbered) < MOST_NEXT
+    at_line = place.at_line(function, (frame.f_code, frame.f_lasti), here())
+    alike = at_line.get(numbers_in((*args, *named.values())), ())
+    return len(alike) < MOST_ALIKE and len(at_line) < MOST_NEXT
 
 
 def described(
@@ -85,6 +87,16 @@ def is_transparent(run: Run, made: Any, tensors: list[Tensor], before: list[Any]
         return False
     writes = any(tensor._cell.version != state[1] for tensor, state in zip(tensors, before))
     return writes or all(tensor._track.mode != LEAF for tensor in tensors)
+
+
+def shown_alike(place: Place, entry: Entry) -> list[Entry]:
+    """The transparent calls of the same line that came here under the same modes."""
+    at_line = place.at_line(entry.function, entry.caller, entry.mark)
+    modes_of = attrgetter("gradients", "autocast")
+    return [
+        e for known in at_line.values() for e in known
+        if e.transparent and modes_of(e) == modes_of(entry)
+    ]  # fmt: skip
 
 
 def looked_at(run: Run, looks: list[Any]) -> tuple[Look, ...]:

@@ -7,7 +7,7 @@ from math import isfinite
 from types import FrameType
 from typing import Any
 
-from ridgeline.graph.origins import running
+from ridgeline.graph.origins import here, running
 from ridgeline.record.modes import modes
 from ridgeline.tape.entries import MADE, MOST_TRIED, Entry, Ref, Varying, is_line, numbers_in
 from ridgeline.tape.learning import accumulates, is_settled
@@ -24,8 +24,12 @@ def known_entry(
     entries: Sequence[Entry] = place.next.get(function, ())
     found = first_entry(run, entries, args, named, frame)
     if found is None and len(entries) == MOST_TRIED:
-        numbers = numbers_in((*args, *named.values()))
-        found = first_entry(run, place.numbered.get((function, numbers), ()), args, named, frame)
+        at_line = place.at_line(function, (frame.f_code, frame.f_lasti), here())
+        for numbers in (numbers_in((*args, *named.values())), None):
+            if found is None:
+                found = first_entry(run, at_line.get(numbers, ()), args, named, frame)
+        if found is not None:
+            place.try_first(found)
     return found
 
 
@@ -43,7 +47,8 @@ def first_entry(
         if entry.transparent:
             if entry.exact and entry.seen != numbers_in((*args, *named.values())):
                 continue
-            if all(map(is_settled, args)) and all(map(is_settled, named.values())):
+            settled = all(map(is_settled, args)) and all(map(is_settled, named.values()))
+            if settled and is_line(entry, frame):
                 return entry
             continue
         values = (*args, *named.values()) if named else args

@@ -44,6 +44,7 @@ from ridgeline.tape.learning import (
     may_learn,
     note_effects,
     note_kind,
+    shown_alike,
 )
 from ridgeline.tape.matching import at_sizes, first_entry, known_entry
 from ridgeline.tape.openings import Families
@@ -306,7 +307,7 @@ class TapeRecorder:
         tensors: list[Tensor] = []
         learning: Entry | None = None
         if entry is None:
-            if not may_learn(run, function, args, named):
+            if not may_learn(run, function, args, named, frame):
                 self.lose(f"{called(function)} is called in ever other ways")
                 return function(*args, **named)
             try:
@@ -384,7 +385,7 @@ class TapeRecorder:
             note_effects(run, entry, made, self._observed(tensors, before))
             note_kind(entry)
         entry.count = run.count
-        shows = [e for e in run.at.next.get(entry.function, ()) if e.transparent]
+        shows = shown_alike(run.at, entry)
         if not entry.transparent or all(other.exact for other in shows):
             entry.seen, entry.exact = numbers, bool(shows)
             run.at.keep(entry, numbers)
