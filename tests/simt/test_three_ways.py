@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.simt import cuda_samples, gpu_puzzles, rodinia, tile_puzzles
+from tests.simt import cuda_samples, gpu_puzzles, part_kernels, rodinia, tile_puzzles
 from tests.simt.emulated import Emulator
 from tests.simt.three_ways import Solved, check_compiles, emulator_of
 
-ALL = [*gpu_puzzles.SOLVED, *tile_puzzles.SOLVED, *cuda_samples.SOLVED, *rodinia.SOLVED]
+ALL = [*gpu_puzzles.SOLVED, *tile_puzzles.SOLVED, *cuda_samples.SOLVED, *rodinia.SOLVED,
+       *part_kernels.SOLVED]  # fmt: skip
 # tensor cores are instructions of PTX, which the emulator has not
 EMULATED = [one for one in ALL if one.name != "cudaTensorCoreGemm"]
 every = pytest.mark.parametrize("solved", ALL, ids=lambda solved: solved.name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from ridgeline.simt.frontend.arrays import as_array, element_index, indexed
-from ridgeline.simt.frontend.context import Context, Items, KernelValue
+from ridgeline.simt.frontend.arrays import as_array, element_index, indexed_part
+from ridgeline.simt.frontend.context import ArrayPart, Context, Items, KernelValue
+from ridgeline.simt.frontend.parts import full_index, is_part, part_of
 from ridgeline.simt.frontend.problems import nearest
 from ridgeline.simt.ir import ThreadArray, ThreadExpr
 
@@ -48,17 +49,24 @@ def element(
     c: Context, node: ast.Call, name: str, takes: Sequence[str], optional: Sequence[str] = ()
 ) -> tuple[ThreadArray, tuple[ThreadExpr, ...], dict[str, ast.expr]]:
     """The element a call works on, as `f(a[i], …)` or `f(a, i, …)`, and its other arguments."""
+    base: KernelValue | None = None
+    index: list[KernelValue] = []
     if node.args and isinstance(node.args[0], ast.Subscript):
-        first = node.args[0]
-        rest = ast.Call(node.func, node.args[1:], node.keywords)
-        ast.copy_location(rest, node)
-        base, index = indexed(c, first)
+        base, places = indexed_part(c, node.args[0])
+        if is_part(base, places):
+            base = part_of(c, node, base, places)
+        else:
+            index = places  # type: ignore[assignment]
+    if base is not None and not isinstance(base, ArrayPart):
+        rest = ast.copy_location(ast.Call(node.func, node.args[1:], node.keywords), node)
         others = matched(c, rest, name, takes, optional)
     else:
         others = matched(c, node, name, ("array", "index", *takes), optional)
-        base = c.evaluate(others.pop("array"))
-        place = c.evaluate(others.pop("index"))
+        array_node, place = others.pop("array"), c.evaluate(others.pop("index"))
+        base = c.evaluate(array_node) if base is None else base
         index = list(place.items) if isinstance(place, Items) else [place]
+        if isinstance(base, ArrayPart) and (full := full_index(c, node, base, index)) is not None:
+            base, index = base.array, full
     array, _ = as_array(c, node, base)
     return array, element_index(c, node, array, index), others
 

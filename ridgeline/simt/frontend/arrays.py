@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from ridgeline.simt.frontend import parts
 from ridgeline.simt.frontend.context import (
+    ArrayPart,
     Context,
     Items,
     KernelValue,
@@ -41,6 +43,22 @@ def array_attribute(c: Context, node: ast.Attribute, array: ThreadArray) -> Kern
     )
 
 
+def part_attribute(c: Context, node: ast.Attribute, part: ArrayPart) -> KernelValue:
+    """`a[i:j].shape`, `.size` and `.ndim`."""
+    sizes = parts.sizes(part)
+    if node.attr == "shape":
+        return Items(sizes)
+    if node.attr == "ndim":
+        return Static(len(sizes))
+    if node.attr == "size" and len(sizes) == 1:
+        return sizes[0]
+    raise c.refused(
+        node,
+        f"{describe(part)} has no {node.attr}",
+        "it has shape and ndim, with one axis size; get and put belong to whole arrays",
+    )
+
+
 def extent(array: ThreadArray, axis: int) -> KernelValue:
     """One size of an array: a number where it is known already."""
     size = array.shape[axis]
@@ -66,25 +84,54 @@ def _element_count(c: Context, array: ThreadArray) -> KernelValue:
 
 
 def indexed(c: Context, node: ast.Subscript) -> tuple[KernelValue, list[KernelValue]]:
-    """What is indexed and by what; `a[i][j]` is `a[i, j]`."""
+    """What is indexed and by what; `a[i][j]` is `a[i, j]`, elements of parts are the array's."""
+    base, index = indexed_part(c, node)
+    for place in index:
+        if isinstance(place, ast.Slice):
+            c.fail(place, "a slice is no element", "index one element, or write a loop")
+    if isinstance(base, ArrayPart):
+        axes = len(parts.sizes(base))
+        c.fail(node, f"{describe(base)} with {axes} axes is indexed by {len(index)}")
+    return base, index  # type: ignore[return-value]
+
+
+def indexed_part(
+    c: Context, node: ast.Subscript
+) -> tuple[KernelValue, list[KernelValue | ast.Slice]]:
+    """The same, with slices as they stand."""
     nodes: list[ast.expr] = []
     base: ast.expr = node
     while isinstance(base, ast.Subscript):
         part = base.slice
         nodes = [*(part.elts if isinstance(part, ast.Tuple) else [part]), *nodes]
         below = base.value
-        if not (isinstance(below, ast.Subscript) and _is_array(c, below)):
+        if not (isinstance(below, ast.Subscript) and _is_element(c, below)):
             base = below
             break
         base = below
-    found, *index = c.evaluate_in_order([base, *nodes])
+    found, *values = c.evaluate_in_order([base, *(n for n in nodes if not _is_slice(n))])
+    rest = iter(values)
+    index = [node if isinstance(node, ast.Slice) else next(rest) for node in nodes]
+    if isinstance(found, ArrayPart) and len(values) == len(nodes):
+        full = parts.full_index(c, node, found, values)
+        if full is not None:
+            return found.array, [*full]
     return found, index
 
 
-def _is_array(c: Context, node: ast.expr) -> bool:
+def _is_slice(node: ast.expr) -> bool:
+    return isinstance(node, ast.Slice)
+
+
+def _is_element(c: Context, node: ast.expr) -> bool:
+    """True for `a[i]` and `a[i][j]` of an array, without a slice."""
     while isinstance(node, ast.Subscript):
+        index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(map(_is_slice, index)):
+            return False
         node = node.value
-    return isinstance(node, ast.Name) and isinstance(c.scope.names.get(node.id), ThreadArray)
+    held = c.scope.names.get(node.id) if isinstance(node, ast.Name) else None
+    return isinstance(held, (ThreadArray, ArrayPart))
 
 
 def element_index(
@@ -148,6 +195,8 @@ def as_array(
     """An array, and the block of the cluster it is in if that is another one."""
     if isinstance(value, PeerArray):
         return value.array, value.peer
+    if isinstance(value, ArrayPart):
+        c.fail(node, f"{describe(value)} is no whole array", f"index {value.array.name} itself")
     if not isinstance(value, ThreadArray):
         c.fail(node, f"{describe(value)} is no array")
     return value, None

@@ -97,8 +97,9 @@ def _inlined(c: Context, node: ast.Call, captured: CapturedFunction) -> KernelVa
     caller, hint = c.scope, c.hint
     prefix = c.unique(f"{captured.name}") + "_"
     scope = FunctionScope(
-        captured, captured.names(), _assignments(captured.tree), prefix, is_kernel=False
-    )
+        captured, captured.names(), _assignments(captured.tree), prefix, is_kernel=False,
+        blocks=len(c.blocks),
+    )  # fmt: skip
     c.depth += 1
     c.scope = scope
     c.hint = "value"

@@ -12,6 +12,7 @@ from ridgeline.simt import language
 from ridgeline.simt.frontend import arrays
 from ridgeline.simt.frontend.arguments import matched
 from ridgeline.simt.frontend.context import (
+    ArrayPart,
     Context,
     Items,
     KernelValue,
@@ -23,6 +24,7 @@ from ridgeline.simt.frontend.context import (
 from ridgeline.simt.frontend.conversion import TypeClash
 from ridgeline.simt.frontend.expressions import binary, together, truth
 from ridgeline.simt.frontend.memory_calls import MEMORY_CALLS
+from ridgeline.simt.frontend.parts import sizes
 from ridgeline.simt.frontend.sync_calls import SYNC_CALLS
 from ridgeline.simt.frontend.warp_calls import WARP_CALLS
 from ridgeline.simt.intrinsics import COUNTS_BITS
@@ -152,6 +154,8 @@ def _bits(c: Context, node: ast.Call, name: str) -> KernelValue:
     else:
         operands = (c.expression(values[0], node),)
     dtype = operands[0].dtype
+    if name in ("popc", "ffs") and dtype.kind == "uint" and dtype.itemsize < 4:
+        operands, dtype = (Convert(operands[0], dtypes.uint32),), dtypes.uint32
     if dtype.kind not in ("int", "uint") or dtype.itemsize < 4:
         c.fail(node, f"{name} takes i32, u32, i64 or u64, not {short(dtype)}")
     return Compute(name, operands, dtypes.int32 if name in COUNTS_BITS else dtype)
@@ -212,6 +216,8 @@ def _python_function(c: Context, node: ast.Call, target: Any) -> KernelValue:
         return _intrinsic(c, node, target.__name__)
     if target is len and isinstance(values[0], ThreadArray):
         return arrays.extent(values[0], 0)
+    if target is len and isinstance(values[0], ArrayPart):
+        return sizes(values[0])[0]
     if target is len and isinstance(values[0], Items):
         return Static(len(values[0].items))
     if target in (min, max):

@@ -51,8 +51,27 @@ class PeerArray:
     peer: ThreadExpr
 
 
+@dataclass(frozen=True)
+class FreeAxis:
+    """An axis of a part that is still to be indexed: where it starts, its size, and its step."""
+
+    start: KernelValue
+    size: KernelValue
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class ArrayPart:
+    """Some elements of an array: along each axis one index, or those from a start on."""
+
+    array: ThreadArray
+    axes: tuple[FreeAxis | KernelValue, ...]
+
+
 _EXPRESSIONS = get_args(ThreadExpr)
-KernelValue: TypeAlias = ThreadExpr | Static | Items | ThreadArray | Fragment | PeerArray
+KernelValue: TypeAlias = (
+    ThreadExpr | Static | Items | ThreadArray | ArrayPart | Fragment | PeerArray
+)
 
 
 @dataclass
@@ -72,6 +91,8 @@ class FunctionScope:
     results: list[Variable] | None = None  # of a device function, where its values go
     result_count: int = -1  # how many values it returns; -1 before the first return
     returned: Variable | None = None  # set where it returned from inside a loop
+    blocks: int = 0  # how many were open when its body began
+    whole: KernelValue | None = None  # what it returns for certain, where that is no number
 
 
 @dataclass
@@ -223,6 +244,8 @@ def describe(value: object) -> str:
     """A few words on a value for messages."""
     if isinstance(value, ThreadArray):
         return f"the array {value.name}"
+    if isinstance(value, ArrayPart):
+        return f"a part of {value.array.name}"
     if isinstance(value, Fragment):
         return f"the fragment {value.name}"
     if isinstance(value, Items):

@@ -11,8 +11,14 @@ from typing import Any
 from ridgeline import dtypes
 from ridgeline.simt import language
 from ridgeline.simt.frontend import conversion
-from ridgeline.simt.frontend.arrays import array_attribute, element_read, indexed
+from ridgeline.simt.frontend.arrays import (
+    array_attribute,
+    element_read,
+    indexed_part,
+    part_attribute,
+)
 from ridgeline.simt.frontend.context import (
+    ArrayPart,
     Context,
     Items,
     KernelValue,
@@ -24,6 +30,7 @@ from ridgeline.simt.frontend.context import (
 )
 from ridgeline.simt.frontend.conversion import TypeClash
 from ridgeline.simt.frontend.outside import read
+from ridgeline.simt.frontend.parts import is_part, part_of
 from ridgeline.simt.frontend.problems import nearest
 from ridgeline.simt.ir import (
     Assign,
@@ -67,7 +74,6 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Await: ("await", "a kernel waits with syncthreads()"),
     ast.Yield: ("yield", "store results in an array"),
     ast.NamedExpr: (":= in an expression", "assign on a line of its own"),
-    ast.Slice: ("a slice", "index one element, or write a loop"),
     ast.Starred: ("a starred expression", "write the elements out"),
 }
 
@@ -187,6 +193,8 @@ def _attribute(c: Context, node: ast.Attribute) -> KernelValue:
     base = c.evaluate(node.value)
     if isinstance(base, ThreadArray):
         return array_attribute(c, node, base)
+    if isinstance(base, ArrayPart):
+        return part_attribute(c, node, base)
     if isinstance(base, Static) and isinstance(base.value, language.Triple):
         if node.attr not in ("x", "y", "z"):
             c.fail(node, f"{base.value.name} has no {node.attr}", "its members are x, y and z")
@@ -431,7 +439,18 @@ def _choose(c: Context, node: ast.IfExp) -> KernelValue:
 
 
 def _subscript(c: Context, node: ast.Subscript) -> KernelValue:
-    base, index = indexed(c, node)
+    base, index = indexed_part(c, node)
+    if is_part(base, index):
+        return part_of(c, node, base, index)
+    for place in index:
+        if isinstance(place, ast.Slice):
+            c.fail(place, "a slice is of an array, and this is none")
+    return _element(c, node, base, index)  # type: ignore[arg-type]
+
+
+def _element(
+    c: Context, node: ast.Subscript, base: KernelValue, index: list[KernelValue]
+) -> KernelValue:
     if isinstance(base, Fragment):
         c.fail(node, "elements of a fragment are not indexed", "store it to shared memory first")
     if isinstance(base, Items):

@@ -88,6 +88,9 @@ def _set_results(c: Context, node: ast.Return) -> None:
         values: tuple[KernelValue, ...] = ()
     else:
         values = value.items if isinstance(value, Items) else (value,)
+    if scope.whole is not None or any(_is_no_number(item) for item in values):
+        _set_whole(c, node, value)
+        return
     if scope.result_count not in (-1, len(values)):
         c.fail(node, f"this returns {len(values)} values, another return {scope.result_count}")
     scope.result_count = len(values)
@@ -97,8 +100,27 @@ def _set_results(c: Context, node: ast.Return) -> None:
         c.emit(Assign(target, c.converted(item, target.dtype, node, "the result"), c.place(node)))
 
 
+def _is_no_number(value: KernelValue) -> bool:
+    return not is_expr(value) and not (
+        isinstance(value, Static) and isinstance(value.value, (bool, int, float))
+    )
+
+
+def _set_whole(c: Context, node: ast.Return, value: KernelValue) -> None:
+    """An array, or a tuple with one: the call is another name of it, if it is always that one."""
+    scope = c.scope
+    if scope.loops or len(c.blocks) != scope.blocks or scope.results is not None:
+        c.fail(node, "an array is returned on some ways and not on others",
+               "return numbers, or the array at the end of the function alone")  # fmt: skip
+    if isinstance(value, Items):
+        value = Items(tuple(c.keep(item, node) if is_expr(item) else item for item in value.items))
+    scope.whole = value
+
+
 def results_of(c: Context) -> KernelValue:
     """What a call of the function that was written out gives."""
+    if c.scope.whole is not None:
+        return c.scope.whole
     results: list[Variable] = c.scope.results or []
     if not results:
         return Static(None)

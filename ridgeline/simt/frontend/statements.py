@@ -10,6 +10,7 @@ from ridgeline import dtypes
 from ridgeline.simt.frontend import loops
 from ridgeline.simt.frontend.arrays import element_index, element_read, element_write, indexed
 from ridgeline.simt.frontend.context import (
+    ArrayPart,
     Context,
     Items,
     KernelValue,
@@ -20,6 +21,7 @@ from ridgeline.simt.frontend.context import (
     unwrapped,
 )
 from ridgeline.simt.frontend.expressions import binary, condition
+from ridgeline.simt.frontend.parts import bound_again, with_variables
 from ridgeline.simt.frontend.returns import function_return
 from ridgeline.simt.ir import (
     Assertion,
@@ -204,15 +206,46 @@ def bind_name(c: Context, node: ast.AST, name: str, value: KernelValue) -> None:
         scope.names[name] = value
         scope.assigned.add(name)
         return
+    if isinstance(value, ArrayPart):
+        if isinstance(known, ArrayPart):
+            bound_again(c, node, known, value)
+        elif known is not None:
+            c.fail(node, f"{name} is {describe(known)}, and becomes no part of an array")
+        else:
+            scope.names[name] = value if once else with_variables(c, node, value, name)
+        scope.assigned.add(name)
+        return
+    if isinstance(value, Items) and not once:
+        _bind_tuple(c, node, name, value, known)
+        return
     if isinstance(value, Items):
-        if not once:
-            c.fail(node, f"{name} is a tuple and assigned twice", "use simt.local(length, type)")
         scope.names[name] = Items(
             tuple(c.keep(item, node, name) if is_expr(item) else item for item in value.items)
         )
         scope.assigned.add(name)
         return
     _bind_variable(c, node, name, value, known)
+
+
+def _bind_tuple(
+    c: Context, node: ast.AST, name: str, value: Items, known: KernelValue | None
+) -> None:
+    """A tuple that is assigned in several places: its items are variables."""
+    if known is None:
+        items = tuple(c.keep(c.expression(item, node), node, name) for item in value.items)
+        c.scope.names[name] = Items(items)
+    else:
+        held = known.items if isinstance(known, Items) else ()
+        if len(held) != len(value.items):
+            c.fail(
+                node, f"{name} is {describe(known)}, and becomes one of {len(value.items)} items"
+            )
+        fresh = [c.keep(item, node) if is_expr(item) and not isinstance(item, Number) else item
+                 for item in value.items]  # fmt: skip
+        for old, item in zip(held, fresh):
+            assert isinstance(old, Variable)
+            c.emit(Assign(old, c.converted(item, old.dtype, node, name), c.place(node)))
+    c.scope.assigned.add(name)
 
 
 def _bind_variable(

@@ -115,7 +115,7 @@ class WarpExpressions(WarpInstructions):
             case ir.Builtin():
                 return self._builtin(expr)
             case ir.Extent():
-                return self.extents[expr.array.name, expr.axis]
+                return self._extent(expr)
             case ir.Compute():
                 return self._compute(expr)
             case ir.Convert():
@@ -133,6 +133,12 @@ class WarpExpressions(WarpInstructions):
     def element(self, expr: ir.ElementRead) -> Value:
         """An element of an array."""
         raise NotImplementedError
+
+    def _extent(self, expr: ir.Extent) -> Value:
+        if expr.array.shape[expr.axis] == "dynamic":
+            length = self.of.shared_bytes // expr.array.dtype.itemsize
+            return self.constant(loop_ir.const(length, dtypes.int32))
+        return self.extents[expr.array.name, expr.axis]
 
     def _variable(self, expr: ir.Variable) -> Value:
         if expr.name in self.known:

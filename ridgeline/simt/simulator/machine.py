@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.simt.ir import Barrier, SourcePlace, ThreadProgram, Variable, WarpOp
+from ridgeline.simt.ir import Atomic, Barrier, SourcePlace, ThreadProgram, Variable, WarpOp
 from ridgeline.simt.simulator import warp_ops
 from ridgeline.simt.simulator.debug import KernelDebugger
 from ridgeline.simt.simulator.findings import KernelFinding
@@ -67,7 +67,8 @@ class ThreadMachine:
         self.lane_operations = 0
         self.iterations = 0.0
         self.changes_at_rest = -1
-        self.random = shuffled
+        self.random = None if self.ready.ranks is not None else shuffled
+        self.signals = [isinstance(i, Do) and isinstance(i.statement, Atomic) for i in self.code]
         self.steps = [self._step(pc, instruction) for pc, instruction in enumerate(self.code)]
 
     def run(self) -> None:
@@ -124,12 +125,14 @@ class ThreadMachine:
                     return True
                 if not ready and turns % 1024 == 0:
                     self._check_progress({(target, 0): ids})
-            pc = target
+            came_from, pc = pc, target
             if ready:
                 ids = ready.joined(pc, ids)
             if ids is not lanes.ids:
                 lanes = Lanes(ids, self.everyone)
                 stop = ready.stops_at(end)
+            if self.signals[came_from] and ready.gives_way(pc, ids):
+                return False
             if pc > stop or (self.random is not None and self.random.random() < 0.05):
                 ready.park(pc, lanes.ids)
                 return False

@@ -9,10 +9,12 @@ import numpy as np
 from ridgeline.simt.simulator.lanes import IntArray
 
 # Who goes first where threads could go on: those at the smallest instruction, so that threads meet
-# again; or the first or the last thread of the launch, as far as it comes without the others.
-ThreadOrder = Literal["source", "first", "last"]
+# again; the first or the last thread of the launch, as far as it comes without the others; or the
+# one of the highest of random ranks, which a thread may lose to all others when it signals.
+ThreadOrder = Literal["source", "first", "last", "ranked"]
 Place = tuple[int, int]  # an instruction, and which part of the threads
 _MOST_PARTS = 16
+_LOSES_RANK = 0.25  # how often an atomic operation costs a thread its rank
 
 
 def parts_of(threads: int, padded: int) -> IntArray:
@@ -34,6 +36,10 @@ class ReadySets:
         self.order, self.parts, self.random = order, parts, shuffled
         self.sets: dict[Place, IntArray] = {}
         self.resting: set[Place] = set()
+        self.ranks: IntArray | None = None
+        self.lowest = 0
+        if order == "ranked" and shuffled is not None:
+            self.ranks = shuffled.permutation(len(parts))
 
     def __bool__(self) -> bool:
         return bool(self.sets)
@@ -92,9 +98,21 @@ class ReadySets:
             return max(awake, key=lambda place: int(self.sets[place][-1]))
         if self.order == "first":
             return min(awake, key=lambda place: int(self.sets[place][0]))
+        if self.ranks is not None:
+            ranks = self.ranks
+            return max(awake, key=lambda place: int(ranks[self.sets[place]].max()))
         if self.random is not None and len(awake) > 1:
             return sorted(awake)[int(self.random.integers(len(awake)))]
         return min(awake)
+
+    def gives_way(self, pc: int, ids: IntArray) -> bool:
+        """Whether threads that signalled lose their rank; they stand at an instruction then."""
+        if self.ranks is None or self.random is None or self.random.random() >= _LOSES_RANK:
+            return False
+        self.lowest -= 1
+        self.ranks[ids] = self.lowest
+        self.park(pc, ids)
+        return True
 
     def stops_at(self, end: int) -> int:
         """The smallest instruction where others stand that are to run, for which a set waits."""

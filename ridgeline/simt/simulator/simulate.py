@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +46,8 @@ from ridgeline.simt.traversal import walk
 _BATCH_THREADS = 32_768  # of which the vectors still fit a core's cache
 _MOST_TOGETHER = 1 << 20
 _OTHER_ORDERS: tuple[ThreadOrder, ...] = ("last", "first")
+_MOST_RANKED = 32  # orders of random ranks
+_RANKED_OPERATIONS = 50_000  # lane operations that these may take together
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,25 @@ def simulate(
     """Run every thread of a launch. `arrays` are copied; `out` ones are made.
 
     Where threads see the atomics of others, who came first decides what is ordered and what they
-    do: such a launch runs again with the last and with the first threads before all others, for
-    the races that the first order hid.
+    do: such a launch runs again with the last and with the first threads before all others, and if
+    it is short in a few orders of random ranks, for the races that the first order hid.
     """
     found = _once(program, launch, arrays, scalars, sizes, options)
     if not options.races or options.order != "source" or not _depends_on_order(program):
         return found
-    for order in _OTHER_ORDERS:
+    for again in _other_orders(options, found.lane_operations):
         if found.errors:
             break
-        again = replace(options, order=order, counter=None)
         other = _once(program, launch, arrays, scalars, sizes, again, quiet=True)
         found = replace(found, findings=(*other.errors, *found.findings))
     return found
+
+
+def _other_orders(options: SimulationOptions, operations: int) -> Iterator[SimulationOptions]:
+    for order in _OTHER_ORDERS:
+        yield replace(options, order=order, counter=None)
+    for number in range(min(_MOST_RANKED, _RANKED_OPERATIONS // max(1, operations))):
+        yield replace(options, order="ranked", seed=(options.seed or 0) + number, counter=None)
 
 
 def _depends_on_order(program: ThreadProgram) -> bool:
