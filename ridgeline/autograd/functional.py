@@ -139,13 +139,7 @@ def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> Any:
     """The value of a scalar function, and its Hessian times `v`, forward over reverse."""
-    _check_strict(func, inputs, strict)
-    if v is None:
-        v = _filled(_scalar(inputs), 1)
-    given = _listed(inputs)
-    first = transforms.value_and_grad(
-        lambda *args: _scalar(called(func)(*args)).reshape(()), tuple(range(len(given)))
-    )
+    first, given, v = _second_order(func, inputs, v, strict)
     (value, _), (_, moved) = transforms.jvp(first, given, _listed(v))
     return _handed_out((value, _like(inputs, moved)), create_graph)
 
@@ -154,13 +148,17 @@ def vhp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> Any:
     """The value of a scalar function, and `v` times its Hessian, reverse over reverse."""
+    first, given, v = _second_order(func, inputs, v, strict)
+    (value, _), pull = transforms.vjp(first, *given)
+    seeds = (_filled(value, 0), _listed(v))
+    return _handed_out((value, _like(inputs, pull(seeds))), create_graph)
+
+
+def _second_order(func: Function, inputs: Any, v: Any, strict: bool) -> tuple[Function, Any, Any]:
+    """A scalar function with its gradient, its arguments, and the vector for its Hessian."""
     _check_strict(func, inputs, strict)
-    if v is None:
-        v = _filled(_scalar(inputs), 1)
     given = _listed(inputs)
     first = transforms.value_and_grad(
         lambda *args: _scalar(called(func)(*args)).reshape(()), tuple(range(len(given)))
     )
-    (value, _), pull = transforms.vjp(first, *given)
-    seeds = (_filled(value, 0), _listed(v))
-    return _handed_out((value, _like(inputs, pull(seeds))), create_graph)
+    return first, given, _filled(_scalar(inputs), 1) if v is None else v

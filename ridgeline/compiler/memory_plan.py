@@ -161,7 +161,7 @@ def held_by(layout: Layout, inputs: Sequence[int], block: Block, workspace: int)
     first = layout.inputs + len(layout.sizes)
     results = {slot - first for slot in layout.returns if slot >= first}
     over = {number for number, _ in layout.in_place}
-    copied = [layout.results[place] for place in layout.not_their_own()]
+    copied = [layout.results[which] for which in layout.not_their_own()]
     again = [inputs[slot] if slot < first else layout.made[slot - first] for slot in copied]
     exact = layout.exact
     made = [

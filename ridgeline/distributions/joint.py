@@ -87,6 +87,23 @@ class Independent(Distribution):
         return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
 
 
+def scale_factor(
+    of: Distribution,
+    covariance: Tensor | None,
+    precision: Tensor | None,
+    scale_tril: Tensor | None,
+) -> Tensor:
+    """The Cholesky factor of a covariance that is given in one of three ways."""
+    given = [m for m in (covariance, precision, scale_tril) if m is not None]
+    if len(given) != 1:
+        raise ArgumentError(
+            f"{type(of).__name__} takes one of covariance_matrix, precision_matrix and scale_tril"
+        )
+    if scale_tril is not None:
+        return scale_tril
+    return cholesky(given[0] if precision is None else inv(precision))
+
+
 class MultivariateNormal(Distribution):
     """Normal vectors, by their covariance, its inverse, or its Cholesky factor."""
 
@@ -102,19 +119,9 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
-        if len(given) != 1:
-            raise ArgumentError(
-                "MultivariateNormal takes one of covariance_matrix, precision_matrix and scale_tril"
-            )
         if not loc.dim():
             raise ArgumentError("MultivariateNormal needs a loc with at least one axis")
-        if covariance_matrix is not None:
-            factor = cholesky(covariance_matrix)
-        elif precision_matrix is not None:
-            factor = cholesky(inv(precision_matrix))
-        else:
-            factor = given[0]
+        factor = scale_factor(self, covariance_matrix, precision_matrix, scale_tril)
         wide = loc.unsqueeze(-1)
         _, spread = broadcast_tensors(wide, factor)
         self.scale_tril = spread

@@ -10,7 +10,7 @@ from ridgeline.distributions import constraints
 from ridgeline.distributions.continuous import Normal
 from ridgeline.distributions.distribution import Constraints, Distribution, together
 from ridgeline.distributions.gammas import Beta, Chi2
-from ridgeline.distributions.joint import TransformedDistribution
+from ridgeline.distributions.joint import TransformedDistribution, scale_factor
 from ridgeline.distributions.transforms import StickBreakingTransform
 from ridgeline.errors import ArgumentError
 from ridgeline.functions.creation import finfo
@@ -236,17 +236,7 @@ class Wishart(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
-        if len(given) != 1:
-            raise ArgumentError(
-                "Wishart takes one of covariance_matrix, precision_matrix and scale_tril"
-            )
-        if covariance_matrix is not None:
-            factor = cholesky(covariance_matrix)
-        elif precision_matrix is not None:
-            factor = cholesky(inv(precision_matrix))
-        else:
-            factor = given[0]
+        factor = scale_factor(self, covariance_matrix, precision_matrix, scale_tril)
         wide, _ = together(df, factor[..., 0, 0])
         size = tuple(factor.shape[-2:])
         self.df, self.scale_tril = wide, factor.expand((*wide.shape, *size))

@@ -23,12 +23,12 @@ Pair = tuple[int, int]
 def contraction_order(
     operands: tuple[tuple[str, ...], ...], output: tuple[str, ...], sizes: tuple[int, ...]
 ) -> tuple[Pair, ...]:
-    """Which two operands are contracted next, by place; the result takes the place behind all.
+    """Which two operands are contracted next, by position; the result comes last.
 
     `sizes` are those of the labels in the order in which they first occur in the operands.
     """
     labels = list(dict.fromkeys(label for each in operands for label in each))
-    bit = {label: 1 << place for place, label in enumerate(labels)}
+    bit = {label: 1 << position for position, label in enumerate(labels)}
     network = _Network(
         [sum({bit[label] for label in each}) for each in operands],
         sum(bit[label] for label in output),
@@ -49,7 +49,7 @@ class _Network:
         """The number of indices that some labels have between them."""
         found = self._volumes.get(labels)
         if found is None:
-            found = prod(size for place, size in enumerate(self._sizes) if labels >> place & 1)
+            found = prod(size for bit, size in enumerate(self._sizes) if labels >> bit & 1)
             self._volumes[labels] = found
         return found
 
@@ -82,7 +82,7 @@ def _optimal(network: _Network) -> list[Pair]:
 def _place(
     members: int, best: Sequence[tuple[int, int, int]], count: int, order: list[Pair]
 ) -> int:
-    """The place of the product of some operands, whose pairs are put in order."""
+    """The position of the product of some operands, whose pairs are put in order."""
     if not members & (members - 1):
         return members.bit_length() - 1
     side = best[members][2]
@@ -121,10 +121,10 @@ def _greedy(network: _Network) -> list[Pair]:
 
 def _growth(network: _Network, alive: dict[int, int], pair: Pair) -> tuple[int, int, Pair]:
     """How much memory a contraction adds, and what it costs."""
-    left, right = (alive[place] for place in pair)
+    left, right = (alive[position] for position in pair)
     needed = network.output
-    for place, labels in alive.items():
-        if place not in pair:
+    for position, labels in alive.items():
+        if position not in pair:
             needed |= labels
     together = left | right
     added = network.volume(together & needed) - network.volume(left) - network.volume(right)

@@ -251,10 +251,10 @@ def _contracted(pieces: Sequence[Labelled], output: Sequence[str]) -> Labelled:
     if len(pieces) == 1:
         return pieces[0]
     alive = dict(enumerate(pieces))
-    for place, (first, second) in enumerate(_order(pieces, output), len(pieces)):
+    for position, (first, second) in enumerate(_order(pieces, output), len(pieces)):
         one, other = alive.pop(first), alive.pop(second)
         later = {label for _, rest in alive.values() for label in rest} | set(output)
-        alive[place] = _pairwise(*one, *other, later, () if alive else output)
+        alive[position] = _pairwise(*one, *other, later, () if alive else output)
     (found,) = alive.values()
     return found
 
@@ -310,7 +310,7 @@ def _one_per_label(node: Node, labels: list[str]) -> Labelled:
             raise ShapeError(f"einsum: label {label!r} has two sizes in shape {list(node.shape)}")
         if isinstance(node.shape[first], int):
             node = diagonal(node, 0, first, second)
-            rest = [c for place, c in enumerate(labels) if place not in (first, second)]
+            rest = [c for position, c in enumerate(labels) if position not in (first, second)]
             labels = [*rest, label]
             continue
         row = iota(node.shape, first, dtypes.int64)
@@ -365,9 +365,9 @@ def _are_matrices(output: Sequence[str], left: set[str], right: set[str]) -> boo
 
 def _spread(node: Node, labels: list[str], over: list[str], shape: tuple[Size, ...]) -> Node:
     """An operand with all labels in their order, repeated along those that it lacks."""
-    order = sorted(range(len(labels)), key=lambda place: over.index(labels[place]))
+    order = sorted(range(len(labels)), key=lambda position: over.index(labels[position]))
     turned = permute(node, tuple(order))
-    return broadcast(turned, shape, tuple(over.index(labels[place]) for place in order))
+    return broadcast(turned, shape, tuple(over.index(labels[position]) for position in order))
 
 
 def _sum_out(node: Node, labels: list[str], needed: set[str]) -> tuple[Node, list[str]]:

@@ -298,13 +298,13 @@ def require_real(dtype: DType, what: str) -> None:
 
 def whole_numbers(values: Any, what: str = "") -> tuple[int, ...]:
     """The ints of a tuple or list, such as the windows of a layer."""
-    place = f"{what}: " if what else ""
+    prefix = f"{what}: " if what else ""
     try:
         found = tuple(map(index, listed(values)))  # of bytes and mappings too elements may be ints
     except TypeError:
-        raise SizeKindError(f"{place}ints are needed, not {values!r:.60}") from None
+        raise SizeKindError(f"{prefix}ints are needed, not {values!r:.60}") from None
     if any(not -_LARGEST < value < _LARGEST for value in found):
-        raise BadValueError(f"{place}ints of at most 64 bits are needed, not {values!r:.60}")
+        raise BadValueError(f"{prefix}ints of at most 64 bits are needed, not {values!r:.60}")
     return found
 
 

@@ -26,16 +26,16 @@ def overlapped(
 ) -> list[FusionGroup]:
     """The kernels in such an order; each after those that it depends on."""
     urgency = [_urgency(group, overwriting) for group in groups]
-    place = {group.number: index for index, group in enumerate(groups)}
-    missing = {g.number: set(needs.get(g.number, ())) & place.keys() for g in groups}
+    position = {group.number: index for index, group in enumerate(groups)}
+    missing = {g.number: set(needs.get(g.number, ())) & position.keys() for g in groups}
     readers: dict[int, list[int]] = {}
     for number, needed in missing.items():
         for other in needed:
             readers.setdefault(other, []).append(number)
-    ready: list[tuple[int, int]] = []  # by urgency, then by the place they had
+    ready: list[tuple[int, int]] = []  # by urgency, then by the position they had
     for group in groups:
         if not missing[group.number]:
-            heappush(ready, (urgency[place[group.number]], place[group.number]))
+            heappush(ready, (urgency[position[group.number]], position[group.number]))
     order: list[FusionGroup] = []
     while ready:
         group = groups[heappop(ready)[1]]
@@ -43,5 +43,5 @@ def overlapped(
         for number in readers.get(group.number, ()):
             missing[number].discard(group.number)
             if not missing[number]:
-                heappush(ready, (urgency[place[number]], place[number]))
+                heappush(ready, (urgency[position[number]], position[number]))
     return order

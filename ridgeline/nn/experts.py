@@ -123,8 +123,8 @@ class MixtureOfExperts(Module):
         assert self.capacity is not None
         most = math.ceil(self.capacity * chosen.numel() / self.experts)
         given = self._given(chosen).to(dtype=int64)
-        place = (given.cumsum(0) * given).sum(1)
-        return (place <= most).reshape(chosen.shape)
+        rank = (given.cumsum(0) * given).sum(1)
+        return (rank <= most).reshape(chosen.shape)
 
     def extra_repr(self) -> str:
         capacity = "" if self.capacity is None else f", capacity={self.capacity}"

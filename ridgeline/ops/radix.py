@@ -145,9 +145,9 @@ def expand(current: Node, source: Node) -> tuple[Node, Node]:
     few = attrs.count is not None and 0 < _FEW * attrs.count <= length and length > SHORT_ROW
     count = attrs.count or 0
     if few and (source.type.device == CPU or selects_by_tiles(keys, count)):
-        chosen, places = _smallest(keys, count)
+        chosen, indices = _smallest(keys, count)
         among = _sorting_order(chosen, low)
-        order = gather_along(places, cast(among, dtypes.int64), last)
+        order = gather_along(indices, cast(among, dtypes.int64), last)
     else:
         order = _sorting_order(keys, low)
         if attrs.count is not None:
@@ -175,10 +175,10 @@ def _smallest(keys: Node, count: int) -> tuple[Node, Node]:
     none = (0,) * rank
     filled = pad(keys, none, (*none[1:], missing), value=most.attrs.value) if missing else keys
     parted = reshape(filled, (*keys.shape[:-1], blocks, block))
-    _, places = _select(reduce(parted, "min", (rank,)), count)
+    _, indices = _select(reduce(parted, "min", (rank,)), count)
     wide = (*keys.shape[:-1], count, block)
     within = iota(wide, rank, dtypes.int32, keys.type.device)
-    begin = broadcast(places * block, wide, tuple(range(rank)))
+    begin = broadcast(indices * block, wide, tuple(range(rank)))
     members = reshape(begin + within, (*keys.shape[:-1], count * block))
     there = members < length
     inside = select(there, members, full_like(members, 0))
@@ -194,7 +194,7 @@ def _block(length: int, count: int) -> int:
 
 
 def _select(keys: Node, count: int) -> tuple[Node, Node]:
-    """The same by one op; where rows are short, by ranks, twice: of keys, and of places."""
+    """The same by one op; where rows are short, by ranks, twice: of keys, and of indices."""
     length, last = keys.shape[-1], len(keys.shape) - 1
     if bounds(length)[1] > SHORT_ROW:
         both = node(SMALLEST, (keys,), CountAttrs(count))
@@ -202,8 +202,8 @@ def _select(keys: Node, count: int) -> tuple[Node, Node]:
     zeros, ones = (0,) * (last + 1), (1,) * (last + 1)
     first = slice_(node(RANK, (keys,)), zeros, (*keys.shape[:-1], count), ones)
     order = node(RANK, (cast(first, dtypes.uint32),))
-    places = gather_along(first, cast(order, dtypes.int64), last)
-    return gather_along(keys, cast(places, dtypes.int64), last), places
+    indices = gather_along(first, cast(order, dtypes.int64), last)
+    return gather_along(keys, cast(indices, dtypes.int64), last), indices
 
 
 def selects_by_tiles(keys: Node, count: int) -> bool:

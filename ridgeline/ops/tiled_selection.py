@@ -50,8 +50,8 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         part = keys[..., begin : begin + attrs.tile]
         first = np.argsort(part, axis=-1, kind="stable")[..., : attrs.count]
         chosen.append(np.sort(first, axis=-1) + begin)
-    places = np.concatenate(chosen, -1)
-    return np.take_along_axis(keys, places, -1), np.take_along_axis(order, places, -1)
+    indices = np.concatenate(chosen, -1)
+    return np.take_along_axis(keys, indices, -1), np.take_along_axis(order, indices, -1)
 
 
 TILE_SMALLEST = Op(TILE_SMALLEST_NAME, "own_loops", _infer, _value, batch=leading)

@@ -14,7 +14,6 @@ from ridgeline.planner.shapes import ModelShape
 from ridgeline.planner.software import Software
 from ridgeline.planner.traced_models import TracedShape
 
-GIB = 2.0**30
 TIGHT = 0.90
 """Above this share of what a GPU has, a layout is called tight."""
 # Allocators round, keep and scatter: what is held of saved tensors beyond their bytes.

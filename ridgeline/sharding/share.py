@@ -486,11 +486,6 @@ def _outer(placement: Placement) -> int:
     return placement.outer if isinstance(placement, Shard) else 0
 
 
-def is_sharded(placement: Placement) -> bool:
-    """True for a shard."""
-    return isinstance(placement, Shard)
-
-
 def replaced(spec: Spec, axis: int, placement: Placement) -> Spec:
     """Placements with that of one axis exchanged."""
     return (*spec[:axis], placement, *spec[axis + 1 :])

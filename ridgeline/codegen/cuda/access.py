@@ -70,7 +70,7 @@ class Accesses:
             linear = linear * size + coordinate
         sizes = [int(size.value) for size in shape if isinstance(size, ir.Const)]
         known = len(sizes) == len(shape) and prod(sizes) < 1 << 31
-        return self.values.place(linear) if known else self.values.index(linear)
+        return self.values.element_offset(linear) if known else self.values.index(linear)
 
     def _place(self, registers: Registers, index: tuple[Expr, ...]) -> str:
         layout = registers.spread

@@ -67,8 +67,8 @@ def _sections(data: bytes) -> list[_Section]:
 def _symbols(data: bytes, sections: list[_Section]) -> list[str]:
     table = next(s for s in sections if s.kind == _SYMBOLS)
     base = sections[table.link].offset
-    places = range(table.offset, table.offset + table.size, 24)
-    return [_text(data, base + struct.unpack_from("<I", data, place)[0]) for place in places]
+    entries = range(table.offset, table.offset + table.size, 24)
+    return [_text(data, base + struct.unpack_from("<I", data, entry)[0]) for entry in entries]
 
 
 def _attributes(data: bytes, sections: list[_Section]) -> Iterator[tuple[int, int, int]]:

@@ -105,7 +105,7 @@ class Expressions:
         """The value of index arithmetic."""
         return self.value(self.simplified(expr))
 
-    def place(self, expr: Expr) -> str:
+    def element_offset(self, expr: Expr) -> str:
         """The value of index arithmetic modulo 2**32, for addresses.
 
         Sums and products need only the low bits of their operands, even if the operands' ranges are

@@ -188,9 +188,9 @@ class _Form:
     def _order(self) -> list[set[int]]:
         """The kernels that must run before each, also those that may fail before an overwrite."""
         stages, groups = self._stages, self._stages.fusion.groups
-        place = {group.number: kernel for kernel, group in enumerate(groups)}
+        kernel_of = {group.number: kernel for kernel, group in enumerate(groups)}
         needs = _needs(groups, stages)
-        found = [{place[number] for number in needs[group.number]} for group in groups]
+        found = [{kernel_of[number] for number in needs[group.number]} for group in groups]
         flag = stages.replacing.flag
         replaced = {*stages.in_place, *stages.replacing.others}
         failing = {
@@ -219,7 +219,7 @@ class _Form:
         order: list[FusionGroup] = []
         kernels: list[CompiledKernel] = []
         seen: set[int] = set()
-        for place, run in enumerate(timeline.runs):
+        for step, run in enumerate(timeline.runs):
             group = groups[run.kernel]
             own = compiled.get(group.number)
             now = dict(zip((self._pieces[p] for p in self._reads[run.kernel]), run.reads))
@@ -227,7 +227,7 @@ class _Form:
             shown = {value: values[piece] for value, piece in now.items()}
             shown = {value: copy for value, copy in shown.items() if copy is not value}
             if shown or run.kernel in seen:
-                number = fresh + place if run.kernel in seen else group.number
+                number = fresh + step if run.kernel in seen else group.number
                 group = _over(group, number, shown)
                 if own is not None:
                     renamed = tuple([shown.get(v, v) for v in own.values])

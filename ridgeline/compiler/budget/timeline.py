@@ -92,8 +92,8 @@ class Timeline:
         """Bytes that a run writes over operands that it is the last to read."""
         run, saved, taken = self.runs[step], 0, set[int]()
         overlays = self.costs.overlays
-        for place, source in overlays[run.kernel] if overlays else ():
-            written, read = run.writes[place], run.reads[source]
+        for target, source in overlays[run.kernel] if overlays else ():
+            written, read = run.writes[target], run.reads[source]
             ends = self.lives[read][1] == step and self.sizes[read] == self.sizes[written]
             if ends and not taken & {written, read}:
                 taken |= {written, read}
@@ -123,7 +123,7 @@ class Timeline:
         """
         readers = Counter(piece for run in self.runs for piece in set(run.reads))
         waiting = {run.kernel: set(self.costs.needs[run.kernel]) for run in self.runs}
-        place = {run.kernel: step for step, run in enumerate(self.runs)}
+        position = {run.kernel: step for step, run in enumerate(self.runs)}
         users: dict[int, list[int]] = {kernel: [] for kernel in waiting}
         for kernel, needed in waiting.items():
             for other in needed:
@@ -131,16 +131,16 @@ class Timeline:
 
         def growth(kernel: int) -> int:
             """Bytes that are in use more after a kernel than before it."""
-            run = self.runs[place[kernel]]
+            run = self.runs[position[kernel]]
             freed = sum(self.sizes[piece] for piece in set(run.reads) if readers[piece] == 1)
             return sum(self.sizes[p] for p in run.writes if readers[p]) - freed
 
         ready = [kernel for kernel, needed in waiting.items() if not needed]
         order: list[KernelRun] = []
         while ready:
-            kernel = min(ready, key=lambda k: (growth(k), place[k]))
+            kernel = min(ready, key=lambda k: (growth(k), position[k]))
             ready.remove(kernel)
-            run = self.runs[place[kernel]]
+            run = self.runs[position[kernel]]
             order.append(run)
             readers.subtract(set(run.reads))
             for user in users[kernel]:

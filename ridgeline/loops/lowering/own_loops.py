@@ -211,9 +211,9 @@ def _tile_smallest(node: Node, lowering: GroupLowering) -> Lowered:
     def read(position: Expr) -> Expr:
         return lowering.read(keys, (*at, position), space)
 
-    def keep(position: Expr, own: Expr, place: Expr) -> Stmt:
+    def keep(position: Expr, own: Expr, rank: Expr) -> Stmt:
         values = (own, lowering.read(order, (*at, within(position, length)), space))
-        spot = (*at, number.var * attrs.count + place)
+        spot = (*at, number.var * attrs.count + rank)
         return sequence(*(Store(buffer, spot, values[output]) for output, buffer in outputs))
 
     body = Selection(tile, keys.dtype, 0).body(read, keep)

@@ -165,8 +165,8 @@ class Selection:
         smaller, equal = _number(total) >> _ONE * _HALF, _number(total) & (1 << _HALF) - 1
         spare = wanted - _number(self.below)
         takes = (own < last) | own.eq(last) & (equal < spare)
-        place = cast(smaller + minimum(equal, spare), dtypes.int64)
-        sure = maximum(minimum(place, ir.index(self.tile.count - 1)), ir.index(0))
+        rank = cast(smaller + minimum(equal, spare), dtypes.int64)
+        sure = maximum(minimum(rank, ir.index(self.tile.count - 1)), ir.index(0))
         step = select(own < last, ir.const(1 << _HALF, dtypes.int32), _NOTHING)
         walk = sequence(
             If(takes, keep(self.tile.at(t * RUN + v), own, sure)),

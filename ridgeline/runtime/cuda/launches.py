@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from ridgeline.codegen.cuda.source import KernelSource, TileMap
 from ridgeline.runtime.cuda.module import Modules
@@ -28,17 +27,6 @@ class Starting:
     modules: Modules
     words: ArgumentWords
     workspace: int
-
-
-class CudaLaunch(Protocol):
-    """How one call of a program is started, over the slots of that call."""
-
-    @property
-    def workspace(self) -> int:
-        """Bytes that it uses while it runs."""
-
-    def steps(self, slots: tuple[int, ...], on: Starting) -> Iterator[LaunchStep]:
-        """What goes onto a stream, in order."""
 
 
 @dataclass(frozen=True, slots=True)

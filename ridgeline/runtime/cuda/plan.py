@@ -30,7 +30,6 @@ _REPEATS = 10  # of a step that is measured
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 _stream_of, _address_of = attrgetter("stream"), attrgetter("device_address")
-_users_of = attrgetter("_users")
 
 Steps = Callable[[ArgumentWords], Sequence[LaunchStep]]
 
@@ -221,12 +220,12 @@ class DevicePlan:
     ) -> Sequence[int]:
         """The places of numbers from the host; all else is here, and the stream waits for it."""
         found = []
-        for place, own in enumerate(streams):
+        for number, own in enumerate(streams):
             if own is stream:
                 continue
-            memory = inputs[place]
+            memory = inputs[number]
             if memory.device == CPU and memory.nbytes <= NUMBER:
-                found.append(place)
+                found.append(number)
             elif memory.device == self.device.name:
                 memory.used_on(stream)
             else:

@@ -154,7 +154,7 @@ class TiledStep(KernelStep):
         super().__init__(kernel, *shape, shared, cluster, slots, words)
         self._tensors = TensorMaps(maps)
         self._tiled = tuple(slots[one.parameter] for one in maps)
-        pointers = [*self._pointers[: len(slots)], *self._tensors.places]
+        pointers = [*self._pointers[: len(slots)], *self._tensors.addresses]
         self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
         self.arguments = ctypes.addressof(self._pointers)
 

@@ -53,11 +53,11 @@ class TensorMaps:
         self.maps = maps
         self._memory = ctypes.create_string_buffer(BYTES * len(maps) + ALIGNED)
         first = -(-ctypes.addressof(self._memory) // ALIGNED) * ALIGNED
-        self.places = [first + BYTES * n for n in range(len(maps))]
+        self.addresses = [first + BYTES * n for n in range(len(maps))]
         self._encoded: list[int | None] = [None] * len(maps)
 
     def lie_at(self, number: int, address: int) -> None:
         """The tensor of a map lies at an address."""
         if self._encoded[number] != address:
-            encode(self.maps[number], address, self.places[number])
+            encode(self.maps[number], address, self.addresses[number])
             self._encoded[number] = address

@@ -106,7 +106,7 @@ def fetch(rank: int, shared: bool) -> str:
     """
     axes = [f"x{n}" for n in range(rank)]
     first = 4 if shared else 3
-    places = ", ".join(f"%{first + n}" for n in range(rank))
+    coordinates = ", ".join(f"%{first + n}" for n in range(rank))
     inputs = ['"r"(to)', '"l"(map)', '"r"(barrier)', *['"h"(blocks)'] * shared]
     inputs += [f'"r"({axis})' for axis in axes]
     blocks, cast, more = "", "", ""
@@ -117,7 +117,7 @@ def fetch(rank: int, shared: bool) -> str:
 DEVICE void rl_fetch{"_for" * shared}({blocks}unsigned int to, const TensorMap *map,
                      unsigned int barrier, {parameters}) {{
   asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
-               "{cast} [%0], [%1, {{{places}}}], [%2]{more};"
+               "{cast} [%0], [%1, {{{coordinates}}}], [%2]{more};"
                :: {", ".join(inputs)} : "memory");
 }}
 """

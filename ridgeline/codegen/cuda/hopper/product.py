@@ -129,16 +129,16 @@ class _Product:
 
     @cached_property
     def _left(self) -> OperandTiles:
-        nest, place = self.nest, self._parameter(self.nest.left.buffer)
+        nest, parameter = self.nest, self._parameter(self.nest.left.buffer)
         counts = (nest.row_count, nest.depth, nest.batch_counts)
-        return OperandTiles(nest.left, place, *counts, self.tile.rows, 1, "left", "row")
+        return OperandTiles(nest.left, parameter, *counts, self.tile.rows, 1, "left", "row")
 
     @cached_property
     def _right(self) -> OperandTiles:
-        nest, place = self.nest, self._parameter(self.nest.right.buffer)
+        nest, parameter = self.nest, self._parameter(self.nest.right.buffer)
         counts = (nest.columns, nest.depth, nest.batch_counts)
         return OperandTiles(
-            nest.right, place, *counts, self.tile.columns, self.tile.cluster, "right", "column"
+            nest.right, parameter, *counts, self.tile.columns, self.tile.cluster, "right", "column"
         )
 
     def _parameter(self, buffer: ir.Buffer) -> int:
@@ -276,10 +276,10 @@ class _Product:
         loops = [*self.nest.batches, self.nest.rows, self.nest.octets]
         inner, reader = self._behind(self._read_ahead), self._behind({})
         names = [f"const int {inner.declared(loop.name)}" for loop in loops]
-        places = ", ".join([*names, parameters(self.kernel, False)])
+        taken = ", ".join([*names, parameters(self.kernel, False)])
         inner.statement(self.nest.behind)
         held = "const ReadAhead &held, " * bool(self._read_ahead)
-        head = f"DEVICE void rl_finish(TOTAL (&{SUMS})[8], {held}{places}) {{"
+        head = f"DEVICE void rl_finish(TOTAL (&{SUMS})[8], {held}{taken}) {{"
         finish = [head, *inner.lines.text, "}", ""]
         if not self._read_ahead:
             return "\n".join(finish)
@@ -287,7 +287,7 @@ class _Product:
             reader.declared(loop.name)
         kinds = [f"  {reader.read_into(load, name)}" for load, name in self._read_ahead.items()]
         kept = ["struct ReadAhead {", *kinds, "};"]
-        read = [f"DEVICE void rl_read(ReadAhead &held, {places}) {{", *reader.lines.text, "}"]
+        read = [f"DEVICE void rl_read(ReadAhead &held, {taken}) {{", *reader.lines.text, "}"]
         return "\n".join([*kept, *read, *finish])
 
     def _text(self, symbol: str) -> str:
@@ -319,8 +319,8 @@ class _Product:
     def _batch_numbers(self) -> str:
         """The variables of the loops over batches."""
         lines, rest = [], "at.batch"
-        for place, count in reversed(list(enumerate(self.nest.batch_counts))):
-            lines.append(f"const int batch{place} = {rest} % {count};")
+        for axis, count in reversed(list(enumerate(self.nest.batch_counts))):
+            lines.append(f"const int batch{axis} = {rest} % {count};")
             rest = f"({rest} / {count})"
         return "\n".join(" " * 8 + line for line in lines)
 

@@ -65,15 +65,15 @@ class OperandTiles:
         part //= self.blocks
         mask = f"{(1 << self.blocks) - 1}, " if self.blocks > 1 else ""
         call = f"          rl_fetch{'_for' * bool(mask)}({mask}"
-        place = f" + (int)rank * {part}" if self.blocks > 1 else ""
+        offset = f" + (int)rank * {part}" if self.blocks > 1 else ""
         moved = f" + rank * {part * SWIZZLE}" if self.blocks > 1 else ""
         told = f"&{self.name}_map, told"
         if not self.read.turned:
             yield (
-                f"{call}{self.name}{moved}, {told}, k * TILE_DEPTH, {self.own}{place}{batches});"
+                f"{call}{self.name}{moved}, {told}, k * TILE_DEPTH, {self.own}{offset}{batches});"
             )
             return
         for block in range(self.length // self._width):
             at = f"{self.name} + {block * self._width * SWIZZLE}{moved}"
             first = f"{self.own} + {block * self._width}"
-            yield f"{call}{at}, {told}, {first}, k * TILE_DEPTH{place}{batches});"
+            yield f"{call}{at}, {told}, {first}, k * TILE_DEPTH{offset}{batches});"

@@ -132,19 +132,19 @@ SYMBOL_parts(const element* q, const element* k, const element* v, GIVEN_MASK, e
   }
   __syncthreads();
   for (int at = threadIdx.x; at < QUERIES * (WIDTH + 1); at += THREADS) {
-    const int n = at / (WIDTH + 1), place = at % (WIDTH + 1);
+    const int n = at / (WIDTH + 1), column = at % (WIDTH + 1);
     if (first + n >= SHARING) break;
     const float* from = kept + n * TEAMS * PART;
     float top = minus_infinity(), joint = 0;
     for (int m = 0; m < TEAMS; ++m) top = fmaxf(top, from[m * PART + WIDTH]);
     const float base = top == minus_infinity() ? 0 : top;
-    const int field = place < WIDTH ? place : WIDTH + 1;
+    const int field = column < WIDTH ? column : WIDTH + 1;
     for (int m = 0; m < TEAMS; ++m)
       joint += from[m * PART + field] * exp2_fast((from[m * PART + WIDTH] - base) * UNIT_LOG2E);
     const int query = (batch * SHARED_HEADS + head) * SHARING + first + n;
     float* to = parts + ((long long)query * PIECES + piece) * PART;
     to[field] = joint;
-    if (place == 0) to[WIDTH] = top;
+    if (column == 0) to[WIDTH] = top;
   }
 }
 
@@ -158,17 +158,17 @@ SYMBOL_join(const element* q, const element* k, const element* v, GIVEN_MASK, el
   for (int n = 0; n < PIECES; ++n) top = fmaxf(top, from[n * PART + WIDTH]);
   const float base = top == minus_infinity() ? 0 : top;
   float low = 0, high = 0;
-  const int place = threadIdx.x * 2 < WIDTH ? threadIdx.x * 2 : 0;
+  const int column = threadIdx.x * 2 < WIDTH ? threadIdx.x * 2 : 0;
   for (int n = 0; n < PIECES; ++n) {
     const float* part = from + n * PART;
     const float share = exp2_fast((part[WIDTH] - base) * UNIT_LOG2E);
     total = __fmaf_rn(part[WIDTH + 1], share, total);
-    low = __fmaf_rn(part[place], share, low);
-    high = __fmaf_rn(part[place + 1], share, high);
+    low = __fmaf_rn(part[column], share, low);
+    high = __fmaf_rn(part[column + 1], share, high);
   }
   const bool empty = total == 0;
   const float factor = empty ? 0 : 1.0f / total;
-  element* to = begin(out, OUT, batch, head) + row * OUT.row + place;
+  element* to = begin(out, OUT, batch, head) + row * OUT.row + column;
   if (WRITES_OUT && threadIdx.x * 2 < WIDTH) *(u32*)to = pack(low * factor, high * factor);
   if (WRITES_LSE && threadIdx.x == 0)
     lse[query] = empty ? -minus_infinity() : __fmaf_rn(top, UNIT, log2_fast(total) * LN2);
