@@ -1,1 +1,1 @@
-"""Execution: recorded work is interpreted or compiled, and its programs are kept by structure."""
+"""Flushes: recorded work is interpreted or compiled; programs are cached by structure."""

@@ -1,4 +1,4 @@
-"""Programs over values of several devices: what lies elsewhere is copied before a program reads it.
+"""Programs over several devices: inputs on another device are copied first.
 
 The program of one device reads memory of that device, and numbers without axes from the host. The
 graph says by its transfers what has to be copied; these classes do it, and nothing else does.
@@ -24,7 +24,7 @@ _UNREAD = HostBuffer.borrow(np.zeros((), np.uint8))  # what any program can be g
 
 
 class OwnedResults:
-    """A program whose results are always memory of their own."""
+    """A program whose results always have memory of their own."""
 
     exclusive = None
 
@@ -38,10 +38,10 @@ class OwnedResults:
 
 
 class Brought:
-    """A program with copies before it: inputs that lie on another device are brought to its own.
+    """A program preceded by copies: inputs on another device are brought to its own.
 
-    Its inputs are those given; behind them comes what shows one of them once more, such as a value
-    that went to another device and back.
+    Its inputs are those given, followed by values that show one of them again, such as one that
+    went to another device and back.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Brought:
 
     @property
     def moves(self) -> bool:
-        """False where the program takes all as it lies."""
+        """False if the program takes all inputs as they are."""
         return bool(self._moved or self._unread)
 
     def memory(self, inputs: Sequence[Any]) -> list[Any]:
-        """What the program reads: memory of its device, and numbers of the host."""
+        """The buffers that the program reads: on its device, and scalars on the host."""
         found = [*inputs, *self._more]
         for number in self._unread:
             found[number] = _UNREAD
@@ -152,12 +152,12 @@ class ProgramChain(OwnedResults):
 
 
 def reaches(device: str, source: Node) -> bool:
-    """True for a value that a device's program takes as it lies."""
+    """True for a value that a device's program can read in place."""
     home = source.type.device
     return home == device or (home == CPU and not source.shape)
 
 
 def _reachable(memory: Any, source: Node, device: str) -> Any:
-    """Memory that a device's program can read; values without axes it takes from the host."""
+    """Memory that a device's program can read; it reads scalars from the host."""
     from_host = memory.device == CPU and not source.shape
     return memory if from_host else on(memory, device)

@@ -1,4 +1,4 @@
-"""What undecorated code ran: each flush with its reason, how it was computed, and how long it took.
+"""The log of flushes: why each one happened, how it was computed, and how long it took.
 
 `rl.explain_last()` tells of the last flushes of this thread, and `with rl.record_flushes() as log:`
 of a block. Both say where time went: into finding or compiling programs, into running them, and
@@ -65,7 +65,7 @@ class Flush:
 
     @property
     def ended(self) -> float:
-        """When its results were there, or on a GPU under way."""
+        """When its results were ready, or on a GPU enqueued."""
         return self.began + self.preparing + self.running
 
     @property
@@ -98,7 +98,7 @@ class FlushLog:
         return max(self.ended - self.began - self.preparing - self.running, 0.0)
 
     def count(self, program: Program) -> int:
-        """How many flushes were computed in one way."""
+        """The number of flushes that were computed in one way."""
         return sum(flush.program == program for flush in self.flushes)
 
     def __str__(self) -> str:
@@ -152,7 +152,7 @@ class _Kept(threading.local):
 
 
 class _Unmatched(NamedTuple):
-    """Why calls are recorded that might have been matched, and by which line that was found."""
+    """Why calls are recorded that might have been matched, and the line that found it."""
 
     reason: str
     instruction: _Instruction
@@ -166,7 +166,7 @@ _kept = _Kept()
 
 
 def unmatched(reason: str) -> None:
-    """The calls until the next flush are recorded and not matched; the first reason counts."""
+    """Calls until the next flush are recorded and not matched; the first reason counts."""
     if _kept.unmatched is None:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and is_inside(frame.f_code.co_filename):
@@ -183,7 +183,7 @@ def forget_unmatched() -> None:
 def note(
     reason: str, device: str, ops: int, program: Program, began: float, started: float
 ) -> None:
-    """Recorded work was computed: it began, its program was started, and now it has ended."""
+    """Log a flush, with the times when it began, its program started, and it ended."""
     frame: FrameType | None = sys._getframe(1)
     passed = []  # the package's functions on the way up to the user's code
     while frame is not None and is_inside(frame.f_code.co_filename):
@@ -199,7 +199,7 @@ def note(
 
 
 class _Noted(NamedTuple):
-    """What is known of a flush when it ends: few are ever asked for, so it is not looked into."""
+    """The raw data of a flush, which is formatted only if somebody asks."""
 
     passed: list[CodeType]
     instruction: tuple[CodeType | None, int]
@@ -211,7 +211,7 @@ class _Noted(NamedTuple):
     unmatched: _Unmatched | None
 
     def flush(self) -> Flush:
-        """The same as others see it; who asked is the last public function on the way up."""
+        """The flush for readers; its caller is the last public function on the stack."""
         public = [
             code.co_qualname
             for code in self.passed
@@ -226,7 +226,7 @@ class _Noted(NamedTuple):
 
 
 def explain_last(most: int = MOST_KEPT) -> FlushLog:
-    """What the last flushes of this thread were, why they came and where time went; print it."""
+    """Print the last flushes of this thread: what they were, why they came, where time went."""
     flushes = [noted.flush() for noted in list(_kept.last)[-most:]] if most > 0 else []
     if not flushes:
         return FlushLog()

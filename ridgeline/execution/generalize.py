@@ -44,9 +44,9 @@ Column: TypeAlias = tuple[int, ...]  # one number in each of the samples
 
 
 def form_of(graph: Graph) -> tuple[Hashable, tuple[Any, ...]] | None:
-    """A graph without its numbers, and these in order; None where it cannot be generalised.
+    """A graph without its numbers, and these in order; None if it cannot be generalised.
 
-    Sizes of a graph over unknowns stand where the numbers of its form do.
+    Sizes of a graph over unknowns take the positions of the numbers.
     """
     position = {current: number for number, current in enumerate(graph.order)}
     rows: list[Hashable] = []
@@ -75,7 +75,7 @@ def _taken_apart(value: Any) -> tuple[Hashable, tuple[Any, ...]]:
 
 
 def _form(value: Any, numbers: list[Any]) -> Hashable:
-    """What a value is without its numbers, which are added to a list."""
+    """A value without its numbers, which are appended to a list."""
     if isinstance(value, SizeExpr) or (isinstance(value, int) and not isinstance(value, bool)):
         numbers.append(value)
         return _HOLE
@@ -97,7 +97,7 @@ def _form(value: Any, numbers: list[Any]) -> Hashable:
 
 
 def _whole(attrs: ConstantAttrs) -> int | None:
-    """The number of a constant that is a size or a count, as far as one can tell."""
+    """The number of a constant, if it may be a size or a count."""
     if attrs.dtype.kind not in ("int", "uint", "float"):
         return None
     value = attrs.value
@@ -118,7 +118,7 @@ def _size(number: int, left: Left) -> Size:
 
 
 def _filled(value: Any, left: Left) -> Any:
-    """A value with sizes in place of its numbers, taken in the order of `_form`."""
+    """A value with sizes in place of its numbers, in the order of `_form`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _size(value, left)
     if isinstance(value, tuple):
@@ -161,9 +161,9 @@ def with_sizes(graph: Graph, numbers: Numbers, sizes: Sequence[Size]) -> Graph:
 
 
 def sizes_of(samples: Sequence[Numbers]) -> tuple[list[Size], dict[str, int]] | None:
-    """A size for each number of some samples of a form, and where each unknown stands as it is.
+    """A size for each number of some samples of a form, and the position of each plain unknown.
 
-    None where a number that changes is negative, or beyond what sizes can be.
+    None if a changing number is negative or too large for sizes.
     """
     unknowns: dict[Column, SizeExpr] = {}
     column_of: dict[str, int] = {}
@@ -204,12 +204,12 @@ def _in_terms(column: Column, known: Column, unknown: SizeExpr) -> Size | None:
 
 
 def is_for_each_size(graph: Graph) -> bool:
-    """True where there is control flow, and unknowns are more than numbers to compute with."""
+    """True for control flow over unknowns that are more than operands of arithmetic."""
     return _branches(graph) and any(map(_has_sizes, graph.order))
 
 
 def on_host(graph: Graph) -> bool:
-    """True where all is computed on the CPU: a GPU's code is for the sizes it was compiled for."""
+    """True if all is computed on the CPU: GPU code is compiled for given sizes."""
     return all(kind.device == CPU for current in graph.order for kind in current.types)
 
 
@@ -225,18 +225,14 @@ def _has_sizes(current: Node) -> bool:
 
 
 class NotGeneral(Exception):
-    """No program over unknowns stands for these numbers."""
+    """No program over unknowns fits these numbers."""
 
 
 class General:
-    """A program over unknowns: for which of their values it stands, and the program there.
-
-    Its graph has sizes in the place of the numbers of a form: they were guessed from samples, or
-    the calls that record such work were traced over unknowns (`tape/openings.py`).
-    """
+    """A program over unknowns: the values for which it is valid, and the program there."""
 
     def __init__(self, sizes: Sequence[Size], values: Mapping[str, int]) -> None:
-        """Questions that sizes leave open are answered by some values of the unknowns."""
+        """The questions that sizes leave open are answered by the given values."""
         self._sizes = list(sizes)
         self._changing = [p for p, size in enumerate(sizes) if isinstance(size, SizeExpr)]
         self.unknowns = symbols(self._sizes)
@@ -266,9 +262,9 @@ class General:
         return self._program is not None
 
     def holds_at(self, values: Mapping[str, int]) -> bool:
-        """True where nothing that was decided in compiling it is otherwise at these values.
+        """True if every decision made in compiling it is the same at these values.
 
-        Before it is compiled nothing speaks against it.
+        Before it is compiled, it is assumed to hold.
         """
         if self.failed or not all(u.lo <= values[u.name] <= u.hi for u in self.unknowns):
             return False
@@ -300,7 +296,7 @@ class General:
 
 
 def _places(sizes: Sequence[Size], unknowns: Sequence[Sym]) -> list[tuple[str, int, int]] | None:
-    """Where each unknown stands, and what was added to it there; None where one stands nowhere."""
+    """The position of each unknown, and the number added to it there; None if one has none."""
     found: list[tuple[str, int, int]] = []
     for unknown in unknowns:
         own = symbol(unknown.name, unknown.lo, unknown.hi, unknown.multiple_of)
@@ -315,7 +311,7 @@ def _places(sizes: Sequence[Size], unknowns: Sequence[Sym]) -> list[tuple[str, i
 
 
 class Form:
-    """What is known of one form: numbers with which it came, and programs for all such."""
+    """What is known of one form: the numbers with which it came, and programs for all such."""
 
     __slots__ = ("begun", "making", "programs", "runs", "samples")
 
@@ -328,7 +324,7 @@ class Form:
 
     @property
     def changes(self) -> bool:
-        """True where it came with several numbers, and may get a program for them all."""
+        """True if it came with several numbers, and may get a program for them all."""
         return len(self.samples) > 1 and (self.making or bool(self.programs))
 
     def took(self, made: General) -> None:
@@ -350,7 +346,7 @@ class Came:
         return next((p for g in self.form.programs if (p := g.for_numbers(self.numbers))), None)
 
     def again(self) -> bool:
-        """Take note of the numbers; True where a program over unknowns should be made."""
+        """Note the numbers; True if a program over unknowns should be made."""
         form = self.form
         if form.making or form.begun >= MOST_PROGRAMS or self.numbers in form.samples:
             return False
@@ -391,7 +387,7 @@ _lock = threading.Lock()
 
 
 def _keep(form: Form) -> None:
-    """Keep the programs of a form, and let go those of one that got its own long ago."""
+    """Keep the programs of a form, and drop those of the least recently compiled."""
     with _lock:
         _with_programs[id(form)] = form
         _with_programs.move_to_end(id(form))
@@ -401,7 +397,7 @@ def _keep(form: Form) -> None:
 
 
 def came(graph: Graph, settings: Hashable) -> Came | None:
-    """A piece of work by its form, under some settings; None where it has none."""
+    """A piece of work by its form, under some settings; None if it has none."""
     found = form_of(graph)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What the interpreter needs for a graph: reckoned, not measured, so that runs are reproducible."""
+"""A cost model of the interpreter, not measured, so that decisions are reproducible."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _UNKNOWN_ITERATIONS = 100  # what a loop that a test ends is taken for
 
 
 def interpreter_seconds(graph: Graph) -> float:
-    """What the interpreter needs for a graph, reckoned: for ever, where it cannot run a node."""
+    """Predicted seconds of interpreting a graph; infinite if it cannot run a node."""
     reckoned = _PER_NODE * len(graph.order) + sum(map(_seconds, graph.order))
     return reckoned + sum(map(_copying, (*graph.inputs, *graph.outputs)))
 
 
 def _copying(node: Node) -> float:
-    """What a value takes to come to the host, or to go from there, where it is another device's."""
+    """Seconds to copy a value from or to another device."""
     kind = node.types[0]
     if kind.device == CPU:
         return 0.0
@@ -37,7 +37,7 @@ def _copying(node: Node) -> float:
 
 
 def _seconds(node: Node) -> float:
-    """What the interpreter needs for a node, reckoned from its size."""
+    """Predicted seconds of a node, from its size."""
     if node.op is LEAF or node.buffer is not None or node.op.family == "movement":
         return 0.0
     if not has_host_form(node):
@@ -55,12 +55,12 @@ def _seconds(node: Node) -> float:
 
 @lru_cache(maxsize=1024)
 def _body_seconds(part: Body) -> float:
-    """What the interpreter needs for one iteration of a body."""
+    """Predicted seconds of one iteration of a body."""
     order = part.order
     return _PER_NODE * len(order) + sum(map(_seconds, order))
 
 
 def count(shape: Sequence[Size]) -> int:
-    """How many elements a shape has, at most."""
+    """The number of elements of a shape, at most."""
     elements = product(shape)
     return elements if isinstance(elements, int) else bounds(elements)[1]

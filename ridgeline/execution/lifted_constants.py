@@ -1,4 +1,4 @@
-"""Programs whose whole constants are inputs, where nothing else changes from piece to piece.
+"""Programs with whole-number constants as inputs, where nothing else changes.
 
 Control flow is compiled for each size, so no program over symbolic sizes holds a loop. A number
 that is only computed with, such as that of a step, needs none: it is an input like a float.
@@ -38,7 +38,7 @@ class LiftedProgram:
 
 @dataclass(frozen=True, slots=True)
 class LiftedAt:
-    """Such a program with its numbers, run as any other."""
+    """Such a program with its numbers, run like any other."""
 
     program: Program
     numbers: tuple[Number0d, ...]

@@ -1,4 +1,4 @@
-"""Programs of known work over unknown sizes, as calls on tapes are traced over them.
+"""Programs of matched calls over unknown sizes.
 
 They are programs like those that `generalize.py` guesses from samples, and known there by their
 form: recorded work of this form finds them too. Since the graph itself was traced over unknowns,
@@ -26,7 +26,7 @@ from ridgeline.runtime.buffer import space
 
 
 def may_open() -> bool:
-    """True where the settings allow programs that are compiled beside the program."""
+    """True if the settings allow background compilation of such programs."""
     return config.tier == "auto" and config.background and not config.deterministic
 
 
@@ -70,15 +70,15 @@ class OpenProgram:
 
     @property
     def failed(self) -> bool:
-        """True where there is no such program, and none is coming."""
+        """True if there is no such program, and none is coming."""
         return self._general.failed
 
     def ready(self) -> bool:
-        """True where it is compiled, for the settings of now."""
+        """True if it is compiled, for the present settings."""
         return self._general.ready() and settings_of_programs() == self._settings
 
     def stands_for(self, values: Mapping[str, int]) -> bool:
-        """True where nothing that was decided in compiling it is otherwise at these values."""
+        """True if every decision made in compiling it is the same at these values."""
         return self._general.holds_at(values)
 
     def at(self, values: Mapping[str, int]) -> Runnable:

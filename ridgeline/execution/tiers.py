@@ -1,4 +1,4 @@
-"""Tiers: how a piece of recorded work is run, by the NumPy interpreter or as compiled code.
+"""Tiers: whether a flush runs in the NumPy interpreter or as compiled code.
 
 A piece is known by its structure. The interpreter's cost is reckoned (not measured, so that runs
 are reproducible) and added up per structure. A piece that comes again, or has cost enough, is
@@ -100,7 +100,7 @@ class Interpreted(OwnedResults):
         self._precise = precise_moments(graph)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The results, in memory of their own."""
+        """The results, each with memory of its own."""
         graph = self._precise
         given = {
             node: buffer.array(node.dtype, node.shape) for node, buffer in zip(graph.inputs, inputs)
@@ -117,15 +117,15 @@ class Interpreted(OwnedResults):
 
 
 def on_mesh(graph: Graph) -> bool:
-    """True where ranks share something of a graph."""
+    """True if ranks share part of a graph."""
     return any(map(is_mesh, map(DEVICE, graph.order)))
 
 
 def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: int = 0) -> Runnable:
-    """Compiled code for a graph, or the interpreter where `config.tier` pins it.
+    """Compiled code for a graph, or the interpreter if `config.tier` pins it.
 
-    `pairs` are outputs that may take the memory of inputs, and `budget` the bytes that a call may
-    hold, see `compile_graph`.
+    `pairs` are outputs that may overwrite inputs, and `budget` the bytes that a call may hold, see
+    `compile_graph`.
     """
     if config.tier == "interpreter" and not on_mesh(graph):
         if budget:
@@ -149,12 +149,12 @@ def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = (), budget: int
 
 
 def is_library_call(node: Node) -> bool:
-    """True for an op such as attention that is one call on its device, not written out."""
+    """True for an op, such as attention, that is one call on its device."""
     return config.tier != "interpreter" and backend(node.type.device).library_op(node) is not None
 
 
 def _check_sizes(outputs: Sequence[Node]) -> None:
-    """Raise where a value has more bytes than addresses can count."""
+    """Raise if a value has more bytes than addresses can count."""
     for node in topological(outputs):
         elements = product(node.shape)
         if isinstance(elements, int) and elements * node.dtype.itemsize >= _ADDRESSES:
@@ -194,7 +194,7 @@ _Settings = tuple[
 
 
 def settings_of_programs() -> _Settings:
-    """The settings on which programs depend, as they are now."""
+    """The present values of the settings that programs depend on."""
     return (
         config.tier == "interpreter", config.allow_tf32, config.allow_tf32_convolutions,
         config.products, config.threads, config.calibrate, config.deterministic,
@@ -203,7 +203,7 @@ def settings_of_programs() -> _Settings:
 
 
 class _Piece:
-    """A structure that was seen: what interpreting it has cost so far, its program by settings."""
+    """A structure that was seen: its interpreting cost so far, and its programs by settings."""
 
     __slots__ = (
         "begun", "failed", "form", "general", "once", "programs", "seen", "served", "spent",
@@ -234,25 +234,25 @@ _kept: Recent[Structure, tuple[_Place, ...]] = Recent(MOST_STRUCTURES)
 
 @dataclass(frozen=True, slots=True)
 class KnownPiece:
-    """A piece that came before, for work that is known to be the same."""
+    """A piece that was seen before, for work that is known to be the same."""
 
     piece: _Piece
     devices: tuple[str, ...]  # of the results
     ops: int
 
     def leave(self) -> None:
-        """A program for all sizes is coming: one of its own need not be compiled."""
+        """A program for all sizes is coming: it needs none of its own."""
         self.piece.served = True
 
     def ready(self) -> bool:
-        """True where there is a program for it, or it is interpreted as it came before."""
+        """True if there is a program for it, or it is interpreted as before."""
         return self._program(settings_of_programs()) is not None or self._interpreted() is not None
 
     def _program(self, settings: _Settings) -> Runnable | None:
         return self.piece.programs.get(settings) or self.piece.general.get(settings)
 
     def run(self, inputs: Sequence[Any], reason: str) -> list[Any] | None:
-        """The memory of the results, for that of the inputs; None where there is no program."""
+        """The buffers of its results, given those of its inputs; None if there is no program."""
         began, settings = perf_counter(), settings_of_programs()
         program = self._program(settings)
         if program is None:
@@ -263,7 +263,7 @@ class KnownPiece:
         return self._taken(results, "matched", reason, began)
 
     def _counted(self, settings: _Settings) -> bool:
-        """Count a run; False where its calls must be recorded, for a program of its own."""
+        """Count a run; False if its calls must be recorded, for a program of its own."""
         piece = self.piece
         if settings in piece.programs or not _is_often(piece, piece.seen + 1):
             piece.seen += 1
@@ -282,7 +282,7 @@ class KnownPiece:
     def _interpret(
         self, inputs: Sequence[Any], settings: _Settings, reason: str, began: float
     ) -> list[Any] | None:
-        """The results while there is no code; None where it is time to wait for that."""
+        """Interpret while there is no code; None when it is time to wait for code."""
         written = self._interpreted()
         if written is None:
             return None
@@ -310,7 +310,7 @@ class KnownPiece:
 
 
 class Matched:
-    """Recorded work, what is known of its structure, and its program if it came before."""
+    """Recorded work, what is known of its structure, and its program if it was seen before."""
 
     __slots__ = (
         "began", "graph", "inputs", "order", "other_sizes", "piece", "reason", "settings",
@@ -365,7 +365,7 @@ class Matched:
         self._note(kind, started)
 
     def generalize(self) -> None:
-        """Have a program made for all work that differs in numbers alone, where such came."""
+        """Have a program made for all work that differs only in numbers, if such came."""
         if self.other_sizes is not None:
             _generalize_beside(*self.other_sizes, self.settings)
             self.other_sizes = None
@@ -376,7 +376,7 @@ class Matched:
         return KnownPiece(self.piece, devices, len(self.order))
 
     def _whole(self) -> Graph:
-        """The graph with backward passes and calls written out."""
+        """The graph with backward passes and calls expanded."""
         if to_write_out():
             return Graph(written_out(self.graph), self.inputs)
         whole = Graph(self.graph, self.inputs)
@@ -401,9 +401,9 @@ class Matched:
 
 
 def match(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") -> Matched:
-    """Recorded work by its structure: every root, and what a backward pass from `tracked` reads.
+    """Look up recorded work by its structure: every root, and what a backward pass reads.
 
-    `reason` is for people: what had piled up, where nobody asked for a value.
+    `reason` is for reports: what had piled up, if nobody asked for a value.
     """
     if modes.anomaly is not None:
         modes.anomaly.check(roots)
@@ -423,7 +423,7 @@ def _is_often(piece: _Piece, seen: int) -> bool:
 
 
 def _remember(piece: _Piece, nodes: int) -> None:
-    """Keep the programs of a piece; those of pieces that were compiled long ago are let go."""
+    """Keep the programs of a piece; drop those of the least recently compiled pieces."""
     with _lock:
         for old in _compiled_pieces.keep(id(piece), piece, nodes):
             old.programs.clear()
@@ -453,7 +453,7 @@ def _program(graph: Graph) -> Runnable:
 
 
 def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph, served: bool = False) -> bool:
-    """True where a piece that has no program is not worth one yet, or is being compiled."""
+    """True if a piece without a program is not worth one yet, or is being compiled."""
     piece.seen += 1
     if config.tier != "auto":
         return config.tier == "interpreter"
@@ -474,7 +474,7 @@ def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph, served: bool
 
 
 def _came(piece: _Piece, settings: _Settings, graph: Graph) -> Came | None:
-    """A piece as one of those that differ in numbers, where it may share a program with them."""
+    """A piece by its form, if it may share a program with pieces of other numbers."""
     if config.tier != "auto" or not config.background or config.deterministic:
         return None
     shared = piece.form is not None and bool(piece.form.programs)
@@ -488,7 +488,7 @@ def _came(piece: _Piece, settings: _Settings, graph: Graph) -> Came | None:
 
 
 def _general(piece: _Piece, settings: _Settings, came_as: Came) -> Runnable | None:
-    """A program for a piece and others that differ from it in numbers, if there is one yet."""
+    """A program for a piece and others that differ from it in numbers, if it exists yet."""
     found: Runnable | None = came_as.program()
     if found is not None:
         piece.general[settings] = found
@@ -497,13 +497,13 @@ def _general(piece: _Piece, settings: _Settings, came_as: Came) -> Runnable | No
 
 
 def _is_worthwhile(graph: Graph, once: float) -> bool:
-    """True for a piece that is better compiled, if it comes again, than interpreted so long."""
+    """True if compiling a piece that comes again is cheaper than interpreting it."""
     on_host = all(node.types[0].device == CPU for node in graph.outputs)
     return once > (_WORTHWHILE if on_host else _WORTHWHILE_ELSEWHERE)
 
 
 def _generalize_beside(piece_came: Came, graph: Graph, settings: _Settings) -> None:
-    """Have a program made for all pieces that differ in numbers alone."""
+    """Compile, in the background, a program for all pieces that differ only in numbers."""
     apart = graph.on_fresh_leaves()  # the program's own nodes get values meanwhile
     form = piece_came.form
 
@@ -519,7 +519,7 @@ def _generalize_beside(piece_came: Came, graph: Graph, settings: _Settings) -> N
 
 
 def _compile_beside(piece: _Piece, settings: _Settings, graph: Graph) -> None:
-    """Have a piece compiled while the program goes on interpreting it."""
+    """Compile a piece in the background while it is interpreted."""
     if settings in piece.begun:
         return
     apart = graph.on_fresh_leaves()  # the program's own nodes get values meanwhile
@@ -544,7 +544,7 @@ def _compile_beside(piece: _Piece, settings: _Settings, graph: Graph) -> None:
 
 
 def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:
-    """What the backward pass will read, decided once per structure."""
+    """What the backward pass will read, decided once for each structure."""
     known = set(roots)
 
     def decide() -> list[Node]:
@@ -563,7 +563,7 @@ def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:
 
 
 def _place(node: Node, number: Mapping[Node, int]) -> _Place:
-    """Where a node is, or the node of which it is an output that nothing has read yet."""
+    """The node's index, or that of the node of which it is an output that nothing has read yet."""
     at = number.get(node)
     return (at, None) if at is not None else (number[node.inputs[0]], node.attrs.output)
 

@@ -1,4 +1,4 @@
-"""The audit: a call that would be replayed is traced again, and both must be the same program.
+"""Audits of jit: calls that would be replayed are traced again and compared.
 
 With `config.audit` the 2nd, 4th, 8th… call of every trace is traced in the foreground instead of
 replayed. A difference is something that the function depends on and that no guard saw.
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class AuditError(RidgelineError):
-    """A function depends on something that changed and that no guard of jit's noticed."""
+    """A function depends on something that changed and that no guard noticed."""
 
     code = "RL0411"
 
 
 def compare_traces(before: Trace, after: Trace) -> None:
-    """Raise for the first thing in which the outcome of tracing again differs."""
+    """Raise for the first difference between two traces of the same call."""
     for old, new in zip(_described(before), _described(after)):
         if old != new:
             name = before.recording.name
@@ -46,7 +46,7 @@ def compare_traces(before: Trace, after: Trace) -> None:
 
 
 def _described(trace: Trace) -> Iterator[str]:
-    """What a trace computes, line by line: its inputs, its graph, its constants, its results."""
+    """What a trace computes, line by line: inputs, graph, constants, results."""
     yield f"inputs {[_origin(source) for _, source in trace.executable.readers]}"
     yield from format_graph(trace.executable.graph.outputs, origins=False).splitlines()
     for node in trace.executable.graph.order:
@@ -62,7 +62,7 @@ def _described(trace: Trace) -> Iterator[str]:
 
 
 def _origin(source: Source) -> str:
-    """Where an input comes from, in words that are the same for the same source."""
+    """Where an input comes from, in words that are equal for equal sources."""
     if isinstance(source, ArgumentInput):
         return f"argument {source.index}"
     if isinstance(source, NumberInput):

@@ -1,4 +1,4 @@
-"""Which pass of the compiler makes a wrong result: `jit(f).bisect(x)`.
+"""`jit(f).bisect(x)`: find the compiler pass that makes a wrong result.
 
 The recorded graph of a call runs with ever more passes and is compared with the interpreter, which
 takes the graph as it was recorded. Nothing outside sees it: no parameter or gradient changes.
@@ -36,7 +36,7 @@ class RecordedCall:
 
     @classmethod
     def of(cls, trace: Trace, leaves: Sequence[Any]) -> RecordedCall:
-        """What a trace would read for a call with these arguments."""
+        """The inputs that a trace would read for a call with these arguments."""
         graph, how = trace.executable.captured
         sources = trace.recording.inputs
         memory = {
@@ -55,7 +55,7 @@ class RecordedCall:
         return [as_buffer(array, n.type.device) for n, array in zip(nodes, arrays)]
 
     def compiled(self, until: str) -> list[Any]:
-        """The outputs, computed by code for which the passes behind one were left out."""
+        """The outputs of compiled code, with the passes after `until` left out."""
         with config.override(tier="compiled", passes_until=until):
             prepared = prepare(self.graph, replace(self.how, packed=set()))
             hoisted = prepared.inputs[len(self.graph.inputs) :]
@@ -63,7 +63,7 @@ class RecordedCall:
             return program_for(prepared).run(memory + self.interpreted(hoisted))
 
     def difference(self, wanted: Sequence[Any], got: Sequence[Any]) -> str:
-        """Where results differ by more than another order of sums explains; "" if nowhere."""
+        """Where results differ by more than the order of summation explains; "" if nowhere."""
         for number, node in enumerate(self.graph.outputs):
             right, found = (
                 np.asarray(results[number].array(node.dtype, node.shape), _wide(node.dtype))
@@ -110,5 +110,5 @@ def _rounds(dtype: DType) -> bool:
 
 
 def _wide(dtype: DType) -> str:
-    """A type of NumPy's that holds every value of a type."""
+    """A NumPy type that represents every value of a type."""
     return {"float": "float64", "complex": "complex128"}.get(dtype.kind, dtype.numpy.str)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class ControlFlowError(RidgelineError):
-    """A function given to cond, while_loop or scan that cannot be a part of a graph."""
+    """A function given to cond, while_loop or scan cannot be part of a graph."""
 
     code = "RL0404"
 
 
 class BodyFrame(Enclosure):
-    """One function that is traced; `length` is how often a loop runs it, None if unknown."""
+    """One function that is being traced; `length` is its number of iterations, None if unknown."""
 
     def __init__(self, name: str, length: int | None, reverse: bool = False) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class BodyFrame(Enclosure):
         self.offsets: dict[Node, Node] = {}  # leaves that see one of these at each iteration
 
     def element(self, kind: TensorType) -> Node:
-        """A leaf that stands for a value of one iteration."""
+        """A leaf that represents a value of one iteration."""
         made = leaf(kind)
         self.own.add(made)
         return made
 
     def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
-        """The key and the offset of a draw; every iteration has blocks of its own."""
+        """The key and the offset of a draw; every iteration has its own blocks."""
         if self.length is None:
             raise ControlFlowError(
                 f"{self.name} cannot draw random numbers: how many is not known in advance",
@@ -63,7 +63,7 @@ class BodyFrame(Enclosure):
         return key, made
 
     def finish(self) -> None:
-        """Refuse what the function did besides computing its result."""
+        """Refuse side effects of the function."""
         if self.written():
             raise ControlFlowError(
                 f"a tensor from outside is written to inside {self.name}",
@@ -78,7 +78,7 @@ class BodyFrame(Enclosure):
 
     @property
     def highest(self) -> int:
-        """How what was read from outside stands to differentiation."""
+        """How the values read from outside relate to differentiation."""
         return max((shadow.mode for shadow in self.shadows.values()), default=PLAIN)
 
 
@@ -104,7 +104,7 @@ def tensors_of(tree: Any, what: str) -> tuple[Any, list[Any]]:
 
 
 def given_nodes(leaves: Sequence[Any], tracked: bool) -> list[Node]:
-    """The nodes of tensors; those that are cut off do not let gradients pass."""
+    """The nodes of tensors, detached where no gradient may pass."""
     nodes = []
     for value in leaves:
         if value is not None:
@@ -126,7 +126,7 @@ def traced(
 
 
 def elements(frame: BodyFrame, leaves: Sequence[Any], nodes: Sequence[Node]) -> list[Any]:
-    """Tensors that stand for values inside a frame, over leaves of its own."""
+    """Tensors for values inside a frame, over leaves of its own."""
     own = iter(nodes)
     with frame.inside():
         mode = GRAPH if modes.gradients else PLAIN
@@ -149,7 +149,7 @@ def highest_mode(leaves: Sequence[Any]) -> int:
 
 
 def wrapped(structure: Any, leaves: Sequence[Any], nodes: Sequence[Node], mode: int) -> Any:
-    """Results as tensors, in the structure that the function gave."""
+    """Results as tensors, in the structure that the function returned."""
     found, mark = iter(nodes), here(3)
     made: list[Tensor | None] = []
     for value in leaves:

@@ -1,4 +1,4 @@
-"""`jit(memory=)`: how a budget is written, and what a call holds besides what was planned for it.
+"""`jit(memory=)`: parsing a budget, and what a call holds beyond its plan.
 
 A plan counts on results that lie over the state they replace. Where somebody else holds some of
 that state, a call needs memory of its own for it: that is looked at in every call, before anything
@@ -25,7 +25,7 @@ _WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*")
 
 
 def budget_bytes(memory: Any) -> int:
-    """A budget in bytes, of a whole number or a text such as "6 GiB"; None is 0, no budget."""
+    """A budget in bytes, from a whole number or a text such as "6 GiB"; 0 for None."""
     if memory is None:
         return 0
     found = memory
@@ -53,10 +53,10 @@ def _bad(memory: Any) -> ArgumentError:
 def keep_budget(
     budget: int, planned: int, layout: Layout, lent: Iterable[int], besides: Iterable[Any]
 ) -> None:
-    """Raise where a call would hold more than its budget.
+    """Raise if a call would hold more than its budget.
 
-    `lent` are the numbers of results that lie over what they replace, and `besides` is memory that
-    the call will replace and neither reads nor overwrites.
+    `lent` are the numbers of results that overwrite what they replace; `besides` is memory that the
+    call replaces but neither reads nor overwrites.
     """
     there = set(lent)
     fresh = [layout.made[number] for number, _ in layout.in_place if number not in there]

@@ -1,4 +1,4 @@
-"""Capture: run a function once and write down what it reads, computes and changes.
+"""Capture: run a function once and record what it reads, computes and changes.
 
 Cells that exist already are not touched: inside the capture a *shadow* stands for each, starting
 as a fresh leaf. What the function reads becomes inputs of one graph; returned tensors, written
@@ -38,7 +38,7 @@ _WORD = TensorType((), dtypes.uint64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellInput:
-    """A cell that lives outside, held by what the guards cover."""
+    """A cell from outside, kept alive by what the guards cover."""
 
     cell: Cell
 
@@ -59,7 +59,7 @@ class GradientInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberInput:
-    """A lifted number, read anew on every call."""
+    """A lifted number, read on every call."""
 
     getter: Callable[[], float]
     dtype: DType
@@ -67,7 +67,7 @@ class NumberInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RandomInput:
-    """The seed or the place in the stream of a generator."""
+    """The seed or the position of a generator."""
 
     generator: Generator
     part: str  # "seed" or "offset"
@@ -75,7 +75,7 @@ class RandomInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayInput:
-    """A NumPy array of somebody else's, too large to guard by value: read on every call."""
+    """A NumPy array of the user's, too large to guard by value: read on every call."""
 
     array: Array
     dtype: DType
@@ -83,7 +83,7 @@ class ArrayInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateInput:
-    """The cell of a tensor that the function left in an object, and finds there again."""
+    """The cell of a tensor that the function left in an object and reads there again."""
 
     held: Held
     number: int  # among the tensors that are held there
@@ -105,7 +105,7 @@ class GradientForm:
 
 @dataclass(slots=True)
 class _Stream:
-    """A generator inside a capture: its inputs, and how many blocks were drawn so far."""
+    """A generator inside a capture: its inputs, and the number of blocks drawn so far."""
 
     key: Node
     offset: Node
@@ -113,12 +113,12 @@ class _Stream:
 
 
 class SizesNeeded(Exception):
-    """A function that was traced with plain sizes picks by values: it is traced once more."""
+    """Raised if a function traced with plain sizes selects by values: it is traced again."""
 
 
 @dataclass(slots=True, eq=False)
 class Setting:
-    """How a lifted number is read on every call, as long as the function does not write it."""
+    """How a lifted number is read on every call, unless the function writes it."""
 
     getter: Callable[[], float]
 
@@ -157,11 +157,11 @@ class Capture:
     # ---- cells ----------------------------------------------------------------------------------
 
     def argument(self, cell: Cell, index: int) -> None:
-        """The cell belongs to an argument: on replay it is that argument's."""
+        """The cell belongs to an argument: a replay reads that of its own argument."""
         self._origin.setdefault(cell, ArgumentInput(index))
 
     def cell(self, cell: Cell) -> Cell:
-        """What stands for a cell inside this capture."""
+        """The shadow of a cell inside this capture."""
         if cell.capture is self:
             return cell
         shadow = self.shadows.get(cell)
@@ -202,7 +202,7 @@ class Capture:
         return shadow
 
     def hold(self, held: Held) -> bool:
-        """Find some tensors anew in every call; False where more is known of one of them."""
+        """Read some tensors anew in every call; False if more is known of one of them."""
         for tensor in held.tensors:
             shadow = self.shadows.get(tensor._cell)
             written = isinstance(shadow, Cell) and shadow.version
@@ -218,11 +218,11 @@ class Capture:
         return True
 
     def source(self, cell: Cell) -> Source:
-        """How a cell from outside is found again on replay."""
+        """How a replay finds a cell from outside."""
         return self._origin.get(cell) or CellInput(cell)
 
     def track(self, track: Track) -> Track:
-        """What stands for a track inside this capture."""
+        """The shadow of a track inside this capture."""
         if track.capture is self:
             return track
         if isinstance(track, Cell):
@@ -247,7 +247,7 @@ class Capture:
                 track.capture = None
 
     def depends(self, node: Node) -> bool:
-        """True where a value is not known while tracing."""
+        """True if a value is not known while tracing."""
         order = topological([node], lambda n: n.buffer is not None)
         return any(n in self.inputs for n in order)
 
@@ -266,7 +266,7 @@ class Capture:
         return before
 
     def _form(self, gradient: Tensor | None) -> GradientForm | None:
-        """What the trace takes for granted of a gradient that it read."""
+        """What the trace assumes of a gradient that it read."""
         if gradient is None:
             return None
         first = self._gradient_memory.setdefault(gradient._cell, len(self.gradients_read))
@@ -277,7 +277,7 @@ class Capture:
         self.gradients[id(owner)] = (owner, value)
 
     def check_backward(self, order: list[Node]) -> None:
-        """Gradients cannot leave the traced function into graphs recorded outside."""
+        """Refuse gradients from the traced function into graphs recorded outside."""
         outside = {
             shadow.node: cell
             for cell, shadow in self.shadows.items()
@@ -306,7 +306,7 @@ class Capture:
         self._number_owners.append(owner)  # or another's name might be the same one day
 
     def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Any:
-        """The lifted number under a name; however often it is read, it is one input."""
+        """The lifted number of a name: one input, however often it is read."""
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = Lifted(Setting(getter), value)
@@ -332,7 +332,7 @@ class Capture:
         return made
 
     def lend(self, cell: Cell, array: Array) -> bool:
-        """A tensor over an array is made inside, and sees what Python writes to it."""
+        """A tensor over an array is made inside, and sees what Python writes to the array."""
         self.lent[cell] = array
         return True
 
@@ -355,7 +355,7 @@ class Capture:
             self.watched[id(obj)] = (obj, guards.snapshot(obj))
 
     def refuse(self, error: Exception) -> None:
-        """The function cannot be traced, whatever its own code does about the error."""
+        """Give up: the function cannot be traced, whatever its code does about the error."""
         if self.refusal is None:
             self.refusal = error
 
@@ -364,7 +364,7 @@ class Capture:
         self.requirements.append((holds, text))
 
     def places(self, mask: Node) -> list[Node] | None:
-        """Index vectors of where a mask holds, of unknown length; None where it must be known."""
+        """Index vectors of a mask's true elements, of unknown length, if it may be unknown."""
         counted = self.counted
         if counted is None or mask.type.device != CPU:
             return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CheckError(RidgelineError):
-    """A compiled call gave something else than the plain function."""
+    """A compiled call returned something else than the plain function."""
 
     code = "RL0410"
 

@@ -1,4 +1,4 @@
-"""Closing graphs into bodies: what a traced function read from outside becomes inputs."""
+"""Closure conversion: values that a traced function captured become inputs of its body."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _VIEWS = (BROADCAST, PERMUTE, RESHAPE, SLICE)
 
 
 def invariant(outputs: Sequence[Node], own: set[Node]) -> set[Node]:
-    """What does not depend on `own` and is computed once, outside a loop.
+    """The values that do not depend on `own` and are computed once, outside a loop.
 
-    Constants stay inside, where they cost nothing, and so do views, so that what they show is
-    read from where it lies. Variables are outside even if they are constants: gradients go there.
+    Constants stay inside, where they cost nothing, and so do views, so that they are read in place.
+    Variables stay outside even if they are constants: gradients go there.
     """
     outside: set[Node] = set()
     moving: set[Node] = set()
@@ -36,7 +36,7 @@ def invariant(outputs: Sequence[Node], own: set[Node]) -> set[Node]:
 
 
 def entered(outputs: Sequence[Node], starts: set[Node]) -> set[Node]:
-    """What existed before the function ran: all that it computes itself stays inside."""
+    """What existed before the function ran; what it computes itself stays inside."""
 
     def is_outside(current: Node) -> bool:
         ready = current.buffer is not None or current.op in (LEAF, VARIABLE)
@@ -49,7 +49,7 @@ def close(
     parts: Sequence[tuple[Sequence[Node], Sequence[Node]]],
     outside: Callable[[Sequence[Node]], set[Node]],
 ) -> tuple[list[Node], list[Body]]:
-    """Graphs with (own inputs, outputs) as bodies over their own inputs and what all capture."""
+    """Graphs with (own inputs, outputs) as bodies over their own inputs and all captured values."""
     frontiers = [outside(outputs) for _, outputs in parts]
     captured: dict[Node, None] = {}
     for (own, outputs), found in zip(parts, frontiers):

@@ -1,4 +1,4 @@
-"""The guards of a trace besides its signature: whether it can be replayed, or what changed."""
+"""The guards of a trace besides its signature."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _settings() -> dict[str, Any]:
 
 
 class Conditions:
-    """What was the case while a function was traced, besides its arguments' signature."""
+    """The state in which a function was traced, besides its arguments' signature."""
 
     open: str  # why every call has to run Python, if so
     fleeting: str  # why the trace stands for the call that was traced and for none after it
 
     def __init__(self, call: threading.local | None) -> None:
-        """What can be said before the function runs; `call` has the arguments of every thread."""
+        """What is known before the function runs; `call` has the arguments of every thread."""
         self._call = call
         self._epoch, self._config_epoch = mutation.epoch.value, config.epoch
         self._settings, self._defaults = _settings(), (defaults.dtype, defaults.device)
@@ -46,7 +46,7 @@ class Conditions:
     def learn(
         self, capture: Capture, reads: Guards, stores: Stores, leaves: Sequence[Any], reason: str
     ) -> None:
-        """What a capture of some arguments found; where there is a reason, it is not comparable."""
+        """Add the guards of a capture; `reason` says why it cannot be guarded, if so."""
         self.open, self.guards, self._symbolic = reason, reads, capture.symbolic
         self._holds = reads.holds
         # what counts of the objects that are watched: not what calls leave there themselves
@@ -73,7 +73,7 @@ class Conditions:
         self.fleeting = moved or cut or reads.broken() or ""
 
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
-        """Arguments that the function can also reach by itself: they must stay the same cell."""
+        """Arguments that the function also reaches by itself must stay the same cells."""
         found = [*self.guards.values]
         for _, image in self._watched:
             found += guards.objects_in(image)
@@ -85,7 +85,7 @@ class Conditions:
         ]
 
     def changed(self, leaves: Sequence[Any]) -> str | None:
-        """Which of the things that were the case while tracing is so no longer; None if all are."""
+        """The first condition that no longer holds; None if all hold."""
         if self._call is not None:
             self._call.leaves = leaves
         if config.epoch != self._config_epoch:
@@ -128,7 +128,7 @@ class Conditions:
         return None
 
     def other_gradients(self, leaves: Sequence[Any]) -> str | None:
-        """How the gradients that the function reads differ from those that it was traced with."""
+        """How the gradients that the function reads differ from those of the trace."""
         first: dict[Cell, int] = {}
         for number, (owner, index, form) in enumerate(self.gradients_read):
             extra = (owner if index is None else leaves[index])._extra
@@ -152,7 +152,7 @@ class Conditions:
         return None
 
     def _changed_object(self) -> str | None:
-        """Which watched module, optimizer or tensor's memory changed, if any did."""
+        """The watched module, optimizer or tensor whose contents changed, if any."""
         for cell in self._outside:
             if cell.rare is not None and cell.rare.left > self._born:
                 return "a tensor was given other memory"
@@ -165,7 +165,7 @@ class Conditions:
 
 
 def _standing(capture: Capture, leaves: Sequence[Any]) -> list[tuple[Track, int]]:
-    """How tensors from outside stand to differentiation; arguments have it in the signature."""
+    """How tensors from outside relate to differentiation; arguments have it in the signature."""
     given = {leaf._track for leaf in leaves if isinstance(leaf, Tensor)}
     return [
         (track, max(track.mode, CUT))

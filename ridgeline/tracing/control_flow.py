@@ -53,7 +53,7 @@ def _nested_differently(name: str) -> ControlFlowError:
 def _check_carried(
     name: str, before: tuple[Any, Sequence[Node]], after: tuple[Any, Sequence[Node]]
 ) -> None:
-    """What is carried must come out as it went in: nested alike, of one shape and type."""
+    """Carried values must keep their structure, shapes and types."""
     if before[0] != after[0]:
         raise _nested_differently(name)
     for number, (old, new) in enumerate(zip(before[1], after[1])):
@@ -203,7 +203,7 @@ class ScanInputs:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """A function that was traced for a scan."""
+    """A function traced for a scan."""
 
     step: Body
     captured: list[Node]  # what it read from outside
@@ -239,7 +239,7 @@ def iteration(f: Callable[[Any, Any], Any], given: ScanInputs) -> Iteration:
 
 
 def looped(given: ScanInputs, found: Iteration) -> tuple[Any, Any]:
-    """The last carry and all further results of an iteration that runs over what is given."""
+    """The last carry and all further results of a scan over given inputs."""
     highest = max(highest_mode(given.carried), highest_mode(given.arrays), found.highest)
     mode = result_mode(highest)
     tracked = mode == GRAPH
@@ -265,7 +265,7 @@ def _pair(result: Any) -> tuple[Any, Any]:
 
 
 def _length(arrays: Sequence[Any], length: int | None) -> int:
-    """How often a scan runs: the size of the first axis of what it runs over."""
+    """The number of iterations: the size of the first axis of the inputs."""
     sizes: dict[int, None] = {}
     for value in arrays:
         if value is None:

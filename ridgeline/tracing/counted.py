@@ -1,4 +1,4 @@
-"""Sizes that follow from values: `nonzero`, indexing with a mask, `where` of a condition alone.
+"""Data-dependent sizes: `nonzero`, boolean indexing, `where` with a condition alone.
 
 How many elements a mask picks is an unknown while a function is traced, as a dynamic length is. A
 call of such a function runs in stages. The first program computes the masks that depend on nothing
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedMask:
-    """A mask, the unknown for how often it holds, and its index vectors: one for each axis."""
+    """A mask, the unknown for its number of true elements, and its index vectors."""
 
     mask: Node
     size: Sym
@@ -49,7 +49,7 @@ class CountedMask:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A program that comes before the last one: its masks come first among its results."""
+    """A program that runs before the last one; its masks come first among its results."""
 
     recording: Recording
     masks: tuple[CountedMask, ...]
@@ -57,7 +57,7 @@ class Stage:
 
 
 class CountedMasks:
-    """The masks of one function while it is traced, with the values of the call at hand."""
+    """The masks of a function that is being traced, with their values in the call at hand."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class CountedMasks:
         self.found: list[CountedMask] = []
 
     def begin(self) -> bool:
-        """Sizes may be unknown from now on; False where they may not."""
+        """Sizes may be unknown from now on; False if they may not."""
         if self.facts is None and self._may_begin:
             self.facts = SizeFacts({})
             self._settled = Settled(self.facts.values)
@@ -83,7 +83,7 @@ class CountedMasks:
         return self.facts is not None
 
     def add(self, mask: Node) -> CountedMask:
-        """Where a mask holds, as index vectors of unknown length."""
+        """The true elements of a mask, as index vectors of unknown length."""
         before = next((counted for counted in self.found if counted.mask is mask), None)
         if before is not None:
             return before
@@ -122,7 +122,7 @@ class CountedMasks:
         return evaluate([at_hand], values, keep)[0]
 
     def arguments(self, recording: Recording) -> list[Tensor]:
-        """The further arguments of the call at hand, for all stages of its recording."""
+        """The further arguments of the call at hand, for all stages."""
         sources = recording.inputs.items()
         further = {s.index: n for n, s in sources if isinstance(s, ArgumentInput)}
         for stage in recording.stages:
@@ -178,7 +178,7 @@ def in_stages(recording: Recording, found: Sequence[CountedMask], arguments: int
 
 
 def _levels(found: Sequence[CountedMask]) -> list[list[CountedMask]]:
-    """Masks by how many reads must come before theirs."""
+    """Masks, grouped by how many reads must come before theirs."""
     level_of: dict[str, int] = {}  # by the name of the count
     levels: list[list[CountedMask]] = []
     for counted in found:
@@ -195,7 +195,7 @@ def _levels(found: Sequence[CountedMask]) -> list[list[CountedMask]]:
 def _computed(
     masks: Sequence[Node], everything: Sequence[Node], inputs: Mapping[Node, Source]
 ) -> set[Node]:
-    """What a stage computes for its masks; of what has several results, all that are read."""
+    """What a stage computes for its masks."""
     own = {node for node in topological(masks, inputs.__contains__) if node not in inputs}
     own |= {node for node in everything if node.op is PROJ and node.inputs[0] in own}
     return {node for node in own if node.buffer is None}
@@ -204,7 +204,7 @@ def _computed(
 def _needed_later(
     own: set[Node], computed: set[Node], everything: Sequence[Node], outputs: Sequence[Node]
 ) -> list[Node]:
-    """Values that a stage hands on; what only moves or repeats others is made again from these."""
+    """Values that a stage passes on; what only moves or repeats others is computed again."""
     read = [i for node in everything if node not in computed for i in node.inputs if i in own]
     read += [node for node in outputs if node in own]
     needed: dict[Node, None] = {}

@@ -1,4 +1,4 @@
-"""Arguments that a jitted function is given for good: results may lie in their memory.
+"""Donated arguments: results may overwrite their memory.
 
 `jit(step, donate="state")`: after a call the tensors that were given as `state` are gone, and using
 one raises an error that names the call. Where a result has the type of a donated tensor, and nobody
@@ -59,7 +59,7 @@ def donated_pairs(
     donated: Iterable[tuple[int, TensorType]],
     taken: Iterable[tuple[int, int]],
 ) -> list[tuple[int, int]]:
-    """For each donated tensor (by place) the first result of its type that has no memory yet."""
+    """For each donated tensor the first result of its type that has no memory yet."""
     used = {output for output, _ in taken}
     free = [(output, kind) for output, kind in outputs if output not in used]
     found: list[tuple[int, int]] = []
@@ -72,7 +72,7 @@ def donated_pairs(
 
 
 def give_away(tensors: Iterable[Tensor], function: str, line: str, changes: list[Change]) -> None:
-    """From these changes on the tensors, and all that share their memory, have no value."""
+    """After these changes the tensors, and all that share their memory, have no value."""
     for tensor in tensors:
         cell = tensor._cell
         changes.append((cell, "node", leaf(cell.node.types[0])))

@@ -1,4 +1,4 @@
-"""Dynamic sizes: what of a call's arguments a trace leaves open, and for which calls it fits.
+"""Dynamic sizes: which sizes and numbers of a call's arguments a trace leaves unknown.
 
 An axis is named by the place of a tensor among the arguments' leaves and its number. Axes that are
 equally long when a function is traced get one unknown, and must be equally long in every call that
@@ -37,13 +37,13 @@ class Pattern:
 
     @property
     def numbers(self) -> dict[int, SizeExpr]:
-        """The unknowns that stand for whole numbers, by place."""
+        """The unknowns for whole numbers, by argument leaf."""
         leaves = enumerate(self.signature.leaves)
         return {index: leaf for index, leaf in leaves if isinstance(leaf, SizeExpr)}
 
     @property
     def types(self) -> dict[int, TensorType]:
-        """The types of tensors with unknown sizes, by place."""
+        """The types of tensors with unknown sizes, by argument leaf."""
         return {
             index: leaf.type
             for index, leaf in enumerate(self.signature.leaves)
@@ -51,7 +51,7 @@ class Pattern:
         }
 
     def values(self, signature: Signature) -> dict[str, int] | None:
-        """The unknowns for which it is that signature; None where it differs in other ways."""
+        """The values of the unknowns that match a signature; None if it differs otherwise."""
         if replace(signature, leaves=()) != replace(self.signature, leaves=()):
             return None
         values: dict[str, int] = {}
@@ -68,7 +68,7 @@ class Pattern:
         return values
 
     def broken(self, values: Mapping[str, int]) -> str | None:
-        """Why these sizes need a trace of their own; None if they do not."""
+        """Why these sizes need another trace; None if they do not."""
         for size in self.sizes:
             if not size.lo <= values[size.name] <= size.hi:
                 return f"{size} is {values[size.name]}, outside {size.lo} to {size.hi}"
@@ -80,7 +80,7 @@ class Pattern:
 
 
 def _bind(mine: TensorSpec, given: TensorSpec, values: dict[str, int]) -> bool:
-    """Whether a spec fits, with the unknowns that this settles."""
+    """Whether a spec matches, with the unknowns that this determines."""
     shape = given.type.shape
     if len(shape) != len(mine.type.shape):
         return False
@@ -98,7 +98,7 @@ def _bind(mine: TensorSpec, given: TensorSpec, values: dict[str, int]) -> bool:
 def pattern(
     signature: Signature, axes: set[Axis], numbers: Set[int] = frozenset()
 ) -> Pattern | None:
-    """The signature with unknowns for some lengths and numbers; None where none can be."""
+    """The signature with unknowns for some lengths and numbers; None if none can be unknown."""
     made: dict[int, SizeExpr] = {}
     leaves: list[Any] = list(signature.leaves)
     values: dict[str, int] = {}
@@ -137,14 +137,14 @@ def _unknown(length: Size, made: dict[int, SizeExpr]) -> Size:
 
 @dataclass(slots=True)
 class Difference:
-    """In what two signatures differ that a trace can leave open, besides floats."""
+    """The sizes and numbers in which two signatures differ, besides floats."""
 
     axes: set[Axis] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
 
 
 def differing(before: Signature, after: Signature) -> Difference | None:
-    """Axes and numbers in which two signatures differ; None if they differ in more than floats."""
+    """Axes and numbers in which two signatures differ; None if they differ otherwise."""
     if replace(before, leaves=()) != replace(after, leaves=()):
         return None
     found = Difference()
@@ -186,7 +186,7 @@ class Policy:
         self._plain: dict[Hashable, set[int]] = {}  # numbers that the function needs themselves
 
     def numbers(self, signature: Signature) -> set[int]:
-        """The places of whole numbers that change from call to call."""
+        """The whole numbers that change from call to call, by argument leaf."""
         plain = self._plain.get(signature.structure, set())
         return self._numbers.get(signature.structure, set()) - plain
 
@@ -206,13 +206,13 @@ class Policy:
         return known - self._fixed.get(signature.structure, set())
 
     def changes(self, signature: Signature) -> bool:
-        """True where axes of which nobody spoke were seen to change."""
+        """True if axes that nobody named were seen to change."""
         if self._others in (None, 1):
             return self._others == 1
         return bool(self._axes.get(signature.structure))
 
     def watch(self, before: Sequence[Signature], signature: Signature) -> None:
-        """What differs in a call and former ones is dynamic, if that is all."""
+        """Make dynamic what differs between a call and former ones, if nothing else does."""
         found = [d for former in before if (d := differing(former, signature)) is not None]
         changed = [d.axes for d in found if d.axes]
         if self._others is not None and len(changed) >= self._others:

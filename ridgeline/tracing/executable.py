@@ -1,4 +1,4 @@
-"""Executable: the program of a recorded call, the memory it runs on, and what is set afterwards."""
+"""The executable of a trace: its program, the memory it runs on, and what it sets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Call(NamedTuple):
 
 
 class PreparedGraph(NamedTuple):
-    """The graph of a recording as it is compiled, over what a call reads and what was hoisted."""
+    """The graph of a recording, ready to be compiled, with hoisted values as inputs."""
 
     graph: Graph
     slots: list[Node]  # its first inputs: those of the recording that are read, then constants
@@ -70,7 +70,7 @@ class PreparedGraph(NamedTuple):
 
 
 def prepared_graph(recording: Recording, hoists: bool = True) -> PreparedGraph:
-    """What a recording computes, ready to be compiled; what depends on weights alone is hoisted."""
+    """The graph that a recording computes; what depends on weights alone is hoisted."""
     inputs = recording.inputs
     recorded = Graph.below(recording.outputs, lambda n: n in inputs or n.buffer is not None)
     sources = _steady_sources(recording) if hoists else {}
@@ -149,7 +149,7 @@ class Executable:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The turns that every call takes."""
+        """The locks that every call takes."""
         return self._turns
 
     @property
@@ -193,7 +193,7 @@ class Executable:
         )
 
     def _given_pairs(self, taken: Sequence[tuple[int, int]]) -> list[tuple[int, Source]]:
-        """Returned outputs that may lie in the memory of donated arguments."""
+        """Outputs that may overwrite donated arguments."""
         recording = self.recording
         outputs = [(r.output, r.type) for r in recording.returns if isinstance(r, Fresh)]
         pattern = recording.pattern
@@ -203,12 +203,12 @@ class Executable:
         return [(output, ArgumentInput(index)) for output, index in found]
 
     def walk(self, observe: Observer) -> None:
-        """Go through the passes once more, as they made the program, and show each."""
+        """Run the passes that made the program again and show the state after each."""
         prepare(*self.captured, observe)
         self.program.walk(observe)
 
     def live_buffers(self, leaves: Sequence[Any]) -> list[HostBuffer]:
-        """The program's inputs as they are now."""
+        """The present buffers of the program's inputs."""
         buffers = self.fixed.copy()
         for slot, index in self.arguments:
             cell = leaves[index]._cell
@@ -267,7 +267,7 @@ class Executable:
         return in_turn(turns, partial(self._step, leaves, made_for_it), partial(changed, leaves))
 
     def _step_of(self, leaves: Sequence[Any], made_for_it: bool, turns: tuple[Turn, ...]) -> Any:
-        """A step that holds these turns, unless some of its state was claimed in the meantime."""
+        """A step that holds these locks, unless some of its state was claimed meanwhile."""
         assert self._turned is not None
         mine = turns == turns_of(self._turns, self._turned, leaves)
         return self._step(leaves, made_for_it) if mine else _CLAIMED
@@ -326,7 +326,7 @@ class Executable:
         return value
 
     def _keep_budget(self, loan: Loan, inputs: Sequence[Any], leaves: Sequence[Any]) -> None:
-        """Raise where this call would hold more than its budget, for what it cannot overwrite."""
+        """Raise if this call would hold more than its budget."""
         program = self.program.program if isinstance(self.program, Brought) else self.program
         known = {*map(id, inputs), *map(id, loan.memory.values())}
         besides = [m for m in self._replaced(leaves) if id(m) not in known and not m.borrowed]
@@ -352,9 +352,9 @@ class Executable:
         calls: list[Callable[[], object]],
         kept: Mapping[int, Cell],
     ) -> Any:
-        """Note what a call sets besides the values of nodes; what it returns.
+        """Note what a call sets besides the values of nodes, and what it returns.
 
-        `kept` are the cells of gradients that stay the tensors that they are, by output.
+        `kept` are the cells of gradients that stay the same tensors, by output.
         """
         leaves, recording = call.leaves, self.recording
         for generator, count in recording.effects.drawn:
@@ -412,7 +412,7 @@ class Executable:
         return nodes
 
     def _own(self, results: list[HostBuffer], number: int) -> HostBuffer:
-        """A result that is not an input handed through: none lies in foreign memory."""
+        """A result with memory of its own, unless it is an input passed through."""
         buffer = results[number]
         if not buffer.borrowed:
             return buffer
@@ -420,7 +420,7 @@ class Executable:
         return copied
 
     def _instantiate(self, leaves: Sequence[Any]) -> dict[int, Node]:
-        """The graphs of tracked outputs over the live inputs, so that backward can go on."""
+        """The graphs of tracked outputs over the live inputs, so that backward can continue."""
         tracked = self.recording.tracked
         assert tracked is not None
         replacements: dict[Node, Node] = {}

@@ -1,4 +1,4 @@
-"""Snapshots for guards: what modules and optimizers held at capture, compared at later calls.
+"""Snapshots of modules and optimizers, taken at capture and compared at later calls.
 
 A snapshot of a module or an optimizer holds simple values by value and all others by identity. The
 epoch says whether it is worth looking (`record/mutation.py`).
@@ -25,10 +25,10 @@ def _whole(container: Any) -> Any:
 
 
 def snapshot(obj: Any, look: Callable[[Any], Any] = _whole) -> Any:
-    """What a capture depends on in an object: simple values by value, all others by identity.
+    """The guarded contents of an object: simple values by value, all others by identity.
 
-    An object may define `_guard_state(attributes)` to say what counts; otherwise its attributes do.
-    `look` gives what counts of a dict or a list.
+    An object may define `_guard_state(attributes)` to say what counts; by default its attributes
+    do. `look` extracts what counts from a dict or a list.
     """
     attributes = look(vars(obj))
     if hasattr(obj, "_guard_state"):
@@ -39,7 +39,7 @@ def snapshot(obj: Any, look: Callable[[Any], Any] = _whole) -> Any:
 
 
 def freeze(value: Any, look: Callable[[Any], Any] = _whole) -> Any:
-    """A comparable image of a value: containers by content, simple values, others by identity."""
+    """A comparable image of a value: containers by content, others by value or identity."""
     if value is None or type(value) in (str, bytes, int) or isinstance(value, type):
         return value
     if isinstance(value, bool):  # equal to a number, and yet not the same
@@ -71,7 +71,7 @@ def freeze(value: Any, look: Callable[[Any], Any] = _whole) -> Any:
 
 
 def is_small_array(value: Any) -> bool:
-    """True for an array of NumPy that signatures and snapshots compare by value."""
+    """True for a NumPy array that signatures and snapshots compare by value."""
     return isinstance(value, np.ndarray) and value.nbytes <= SMALL_ARRAY
 
 

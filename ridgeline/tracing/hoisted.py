@@ -1,4 +1,4 @@
-"""Hoisted values of a trace: what depends on unchanged weights alone, computed once and kept.
+"""Hoisted values: what depends on unchanged weights alone, computed once and kept.
 
 In inference the weights stay what they are from call to call, and so does all that depends on
 nothing else: a scale from running statistics, a cast, a normalised or joined weight. These values
@@ -24,7 +24,7 @@ SteadySource: TypeAlias = CellInput | NumberInput
 
 
 class Steady:
-    """Hoisted values, and the cells and numbers they depend on: valid while none changes."""
+    """Hoisted values and their sources: valid while no source changes."""
 
     def __init__(self, values: Sequence[Node], sources: Mapping[Node, SteadySource]) -> None:
         def is_given(node: Node) -> bool:
@@ -38,7 +38,7 @@ class Steady:
         self._kept: tuple[list[Any], list[HostBuffer], list[int]] | None = None
 
     def buffers(self) -> list[HostBuffer]:
-        """The memory of the values as the sources are now."""
+        """The buffers of the values for the present sources."""
         versions = [cell.version for cell in self._cells]
         given = [_current(source) for source in self._sources]
         kept = self._kept  # one read: another thread may set it
@@ -70,7 +70,7 @@ def _current(source: SteadySource | HostBuffer) -> Any:
 
 
 def _same(before: Any, now: Any) -> bool:
-    """True where memory is the very same, or a number prints alike: -0.0 is not 0.0."""
+    """True for the very same memory, or an equal number; -0.0 is not 0.0."""
     if isinstance(before, ref):
         return before() is now
     return before is now or (isinstance(now, int | float) and repr(before) == repr(now))

@@ -1,4 +1,4 @@
-"""In-place updates of state: a replay writes new parameters over the memory of the old ones.
+"""In-place updates of state: a replay writes new values over the memory of the old ones.
 
 A training step gives parameters, moments and gradients new values. While the program runs, their
 old memory is lent to it for the new ones. That is right only if the old value has no other holder:
@@ -31,7 +31,7 @@ Replaceable = Callable[[int, int], int | None]  # an output, and the input it re
 
 
 def _uncounted() -> int:
-    """What `getrefcount` says of an object that nothing but one local variable holds."""
+    """What `getrefcount` returns for an object that only one local variable holds."""
     probe = object()
     return getrefcount(probe)
 
@@ -44,7 +44,7 @@ _NODE_HELD = _LISTED + 2
 
 
 class _State(NamedTuple):
-    """The role of a cell that a call writes: which input of the program it is, and which output."""
+    """The role of a cell that a call writes: its input and its output of the program."""
 
     output: int
     number: int  # of that output's memory
@@ -54,7 +54,7 @@ class _State(NamedTuple):
 
 
 def place_key(source: Source) -> Hashable:
-    """What tells whether two sources are the same memory of a call."""
+    """A key that is equal for sources that are the same memory in a call."""
     if isinstance(source, CellInput):
         return source.cell
     if isinstance(source, ArgumentInput):
@@ -63,7 +63,7 @@ def place_key(source: Source) -> Hashable:
 
 
 def pairs(effects: Effects, slots: Mapping[Hashable, int]) -> list[tuple[int, int]]:
-    """Outputs and the inputs that they replace; -1 where that is no input of the program."""
+    """Outputs and the inputs that they replace; -1 if that is no input of the program."""
     found = [(output, slots.get(place_key(s), -1)) for output, s in _states(effects)]
     fresh = [g.value for g in effects.gradients if isinstance(g.value, Fresh)]
     return found + [(value.output, -1) for value in fresh]
@@ -87,7 +87,7 @@ class Handover:
         replaceable: Replaceable,
         types: Sequence[TensorType],
     ) -> None:
-        """`given` are outputs and arguments whose memory they may take besides those written to.
+        """`given` are outputs and donated arguments that they may overwrite, besides state.
 
         `types` are those of all outputs.
         """
@@ -117,7 +117,7 @@ class Handover:
         return bool(self._cells or self._sources or self._gradients)
 
     def lend(self, leaves: Sequence[Any], buffers: list[Any]) -> Loan:
-        """The memory that a run over these inputs may overwrite, as far as is known by now."""
+        """The memory that a run over these inputs may overwrite, as far as is known so far."""
         if Moving in map(type, buffers):
             # another thread's run: nothing is lent yet, so waiting for it cannot block that one
             buffers[:] = [b.settled() if type(b) is Moving else b for b in buffers]
@@ -131,7 +131,7 @@ class Handover:
         return loan
 
     def _owned(self, leaves: Sequence[Any]) -> list[tuple[Cell, _State]]:
-        """The cells of gradients that nobody but their owners holds."""
+        """The cells of gradients that only their owners hold."""
         found = []
         for change, state in self._gradients:
             cell = _gradient(change.owner if change.argument is None else leaves[change.argument])
@@ -143,7 +143,7 @@ class Handover:
 
 
 def _gradient(owner: Tensor) -> Cell | None:
-    """The cell of `.grad` if nobody but its owner holds the gradient, or a view of it."""
+    """The cell of `.grad`, if only its owner holds the gradient or a view of it."""
     gradient = None if owner._extra is None else owner._extra.grad
     if gradient is None or getrefcount(gradient) - _LOCAL > 1 or gradient._steps:
         return None
@@ -155,8 +155,8 @@ def _gradient(owner: Tensor) -> Cell | None:
 class Loan:
     """The buffers that one run overwrites, out of reach of others until it ends.
 
-    Nobody else can see the nodes and buffers that stand for the old values, so they will stand for
-    the new ones; the same is true of gradients, which stay the tensors that they are.
+    Nobody else can see the nodes and buffers of the old values, so they are reused for the new
+    ones; so are gradients, which stay the same tensors.
     """
 
     __slots__ = ("_held", "_lent", "_nodes", "done", "gradients", "memory")
@@ -170,12 +170,11 @@ class Loan:
         self.done = False
 
     def add(self, states: Iterable[tuple[Cell, _State]], types: list[TensorType]) -> None:
-        """Lend the memory of cells where it may be lent; `types` are those of all outputs.
+        """Lend the memory of cells that may be lent; `types` are those of all outputs.
 
-        It fits a new value of its own type only: a gradient may still be that of a parameter which
-        was smaller, or on another device.
-
-        Two states that get the same value are one value of the program, which lies in one memory.
+        Memory fits only a new value of its own type: a gradient may still be that of a parameter
+        which was smaller, or on another device. Two states that get the same value are one value of
+        the program, in one buffer.
         """
         memory, nodes, lent = self.memory, self._nodes, self._lent
         for cell, (output, number, reads, stays, gradient) in states:
@@ -219,7 +218,7 @@ class Loan:
     def run(self, changes: list[Change], calls: Sequence[Callable[[], object]]) -> bool:
         """Make the calls, which overwrite the memory, and then the changes.
 
-        False where somebody has come to hold some of it: nothing has happened then.
+        False if somebody has come to hold some of it: nothing has happened then.
         """
         nodes, buffers = self._nodes, self.memory.values()
         running = Lock()

@@ -174,11 +174,11 @@ class JitFunction:
         return signature_of(structure, leaves, self._changing.get(structure, _NONE))
 
     def _runs_python(self) -> bool:
-        """True for a call that no trace can stand for; a budget is kept by compiled calls alone."""
+        """True for a call that no trace can replace; a budget requires compiled calls."""
         return not self._budget and self._opening.runs_python()
 
     def _run_python(self, args: Any, kwargs: Any) -> Any:
-        """A call that no trace can stand for: undecorated code, as it would run by itself."""
+        """Run a call that no trace can replace as undecorated code."""
         result = self.function(*args, **kwargs)
         if self._donate:
             leaves: list[Any] = []
@@ -193,7 +193,7 @@ class JitFunction:
     def _audited(
         self, trace: Trace, signature: Signature, leaves: list[Any], args: Any, kwargs: Any
     ) -> Trace:
-        """Trace a call that would be replayed: it must come to what would have been replayed."""
+        """Trace a call that would be replayed, and compare."""
         donated = self._donation.indices(leaves, args, kwargs)
         changing = self._changing.get(signature.structure, _NONE)
         fresh = self._capture(args, kwargs, signature, changing, donated)
@@ -302,7 +302,7 @@ class JitFunction:
             return self._keep(trace)
 
     def _opened(self, found: Conditions) -> str:
-        """Take note of a new trace that cannot be replayed; what to say of it."""
+        """Note a new trace that cannot be replayed; returns what to say of it."""
         self._opening.traced(found.open, found.fleeting)
         if found.open:
             return f" (open: every call runs Python, because {found.open})"
@@ -313,7 +313,7 @@ class JitFunction:
     def _pattern(
         self, signature: Signature, leaves: list[Any], args: Any, kwargs: Any
     ) -> Pattern | None:
-        """The signature of a call with unknowns, where it has dynamic axes or numbers."""
+        """The signature of a call with unknowns, if it has dynamic axes or numbers."""
         policy = self._policy
         axes = policy.axes(signature, leaves, args, kwargs)
         return pattern(signature, axes, policy.numbers(signature))
@@ -364,7 +364,7 @@ class JitFunction:
         changing: Set[int],
         donated: frozenset[int],
     ) -> Trace | Template:
-        """Trace the call; code that cannot take lifted numbers gets the plain ones."""
+        """Trace the call; code that cannot take lifted numbers gets plain ones."""
         if not changing:
             return self._traced(args, kwargs, _NONE, donated)
         try:
@@ -536,7 +536,7 @@ class JitFunction:
 
 
 def _require_returns(function: Any) -> None:
-    """Refuse what runs after the call that made it, when there is nothing left to capture."""
+    """Refuse a function that runs on after its call, such as a generator."""
     if not callable(function):
         raise ArgumentError(f"jit needs a function, not {function!r:.60}")
     if (
@@ -589,7 +589,7 @@ def jit(
 
 
 def _refuse_second_run(error: Exception) -> None:
-    """Raise where a function changed something before an error: what it did would be done twice."""
+    """Raise if a function had effects before an error: they would be repeated."""
     effects = effects_before(error)
     if effects:
         error.add_note(

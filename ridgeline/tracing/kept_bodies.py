@@ -1,4 +1,4 @@
-"""A cache of traced bodies: functions of this package, traced once per types of their arguments.
+"""A cache of traced bodies of the package's own functions, by the types of their arguments.
 
 A function of this package that reads nothing but its arguments records the same nodes for all
 tensors of the same types. So it is traced for the first of them, as control flow traces its
@@ -49,14 +49,14 @@ class KeptBodies(Generic[T]):
             return self._entries.get(key)
 
     def keep(self, key: Hashable, traced: T, body: Body) -> None:
-        """Keep what was traced, and forget what was not used for longest."""
+        """Keep what was traced, and forget the least recently used."""
         with self._lock:
             self._entries.keep(key, traced, len(body.order))
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """An input of a body that is one of the numbers of a call, in an element type."""
+    """An input of a body that is a number of the call, in an element type."""
 
     index: int
     dtype: DType
@@ -70,7 +70,7 @@ class _Kept:
     others: tuple[_Number | Node, ...]
 
     def inputs(self, nodes: Sequence[Node], numbers: Sequence[float]) -> list[Node] | None:
-        """What the body gets in a call; None where a number has no place in its type."""
+        """The inputs of the body in a call; None if a number does not fit its type."""
         inputs = list(nodes)
         for other in self.others:
             if isinstance(other, Node):
@@ -91,11 +91,10 @@ def as_one_node(
     numbers: Sequence[float],
     *settings: Hashable,
 ) -> list[Node] | None:
-    """What `function(tensors, *numbers, *settings)` gives, as outputs of one node, without
-    gradients.
+    """What `function(tensors, *numbers, *settings)` returns, as outputs of a single node.
 
-    None where it has to run: inside captures and modes that look at single ops, and for tensors on
-    several devices.
+    It has no gradients. None if the function has to run: inside captures and modes that look at
+    single ops, and for tensors on several devices.
     """
     if modes.capture is not None or modes.eager or modes.on_read or modes.autocast:
         return None
@@ -121,7 +120,7 @@ def _traced(
     numbers: Sequence[float],
     settings: Sequence[Hashable],
 ) -> _Kept | None:
-    """The function over arguments of these types; None where it does not stand for others."""
+    """The traced function; None if it depends on more than the types of its arguments."""
     own_numbers = [number * 1.0 for number in numbers]  # new objects: leaves are found by identity
     frame = BodyFrame(function.__name__, 1)
     own = [frame.element(node.types[0]) for node in nodes]
@@ -142,7 +141,7 @@ def _traced(
 
 
 def _source(node: Node, numbers: Sequence[float]) -> _Number | Node:
-    """Where an input that is no tensor of the call comes from."""
+    """The source of an input that is not a tensor of the call."""
     if isinstance(node.buffer, Number0d):
         for index, number in enumerate(numbers):
             if node.buffer.value is number:

@@ -1,4 +1,4 @@
-"""A cache of traced scan bodies: iterations of this package, traced once per types of tensors.
+"""A cache of traced scan bodies of the package's own functions, by the types of tensors.
 
 Such a function gets all that it reads as arguments: the carry, a slice, and weights that every
 iteration sees whole. It is kept where these weights are what its body captured, each of them and
@@ -46,7 +46,7 @@ def own_scan(
     *settings: Hashable,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """`scan` of `function(carry, x, weights, *settings)`, which is ours and reads nothing else."""
+    """`scan` of `function(carry, x, weights, *settings)`, a function of the package's own."""
     given = ScanInputs.of(init, xs, None, reverse)
 
     def step(carry: Any, x: Any) -> Any:
@@ -67,7 +67,7 @@ def own_scan(
 
 
 def _form(given: ScanInputs) -> Hashable:
-    """All that tracing depends on besides the weights; how long a scan is, is nothing of it."""
+    """Everything that tracing depends on besides the weights, without the scan's length."""
     carried = tuple([None if v is None else v._type for v in given.carried])
     slices = tuple(
         [None if v is None else (v._type.shape[1:], v.dtype, v.device) for v in given.arrays]
@@ -77,7 +77,7 @@ def _form(given: ScanInputs) -> Hashable:
 
 
 def _standing(weight: Tensor | None) -> Hashable:
-    """The type of a weight, and how it and its memory stand to differentiation."""
+    """The type of a weight, and how it and its memory relate to differentiation."""
     if weight is None:
         return None
     cell, track = weight._resolved()

@@ -1,4 +1,4 @@
-"""Tensors that a function leaves in objects, and finds there again: `self.last = y`, `d[k] = y`.
+"""Tensors that a function stores in objects and reads there again, such as `self.last = y`.
 
 While a function is traced, assignments of new tensors to attributes and entries of dicts that lie
 outside are noted as `StateWrite`s, and so is what `list.append` adds. A replay does them again with
@@ -49,15 +49,15 @@ class Location:
         return vars(self.owner) if self.attribute else self.owner
 
     def now(self) -> Any:
-        """What is there now."""
+        """The value that is there now."""
         return self.table.get(self.key, MISSING)
 
     def kept(self) -> Any:
-        """What `restore` needs to undo what is done here from now on."""
+        """What `restore` needs to undo later changes."""
         return len(self.owner) if self.key is None else self.now()
 
     def restore(self, kept: Any) -> None:
-        """Undo what was done here since `kept`."""
+        """Undo the changes since `kept`."""
         if self.key is None:
             del self.owner[kept:]
         elif kept is MISSING:
@@ -66,7 +66,7 @@ class Location:
             self.table[self.key] = kept
 
     def put(self, value: Any) -> Callable[[], object]:
-        """The call of C code that leaves a value there."""
+        """The C call that stores a value there."""
         if self.key is None:
             return partial(list.append, self.owner, value)
         return partial(dict.__setitem__, self.table, self.key, value)
@@ -74,7 +74,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class StateWrite:
-    """What a call left at a place, and what was there when it began."""
+    """What a call stored at a location, and what was there when it began."""
 
     location: Location
     value: Any
@@ -83,7 +83,7 @@ class StateWrite:
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store as a replay does it: nested leaves that are results of the call or plain values."""
+    """A store as a replay makes it: nested leaves that are results of the call or plain values."""
 
     location: Location
     structure: Hashable
@@ -91,17 +91,17 @@ class StoreSpec:
 
     @property
     def adds(self) -> bool:
-        """True for what is added to a list, and not put in the place of something."""
+        """True for what is appended to a list."""
         return self.location.key is None
 
     def call(self, made: Sequence[Any]) -> Callable[[], object]:
-        """The call of C code that does it with these leaves."""
+        """The C call that stores these leaves."""
         return self.location.put(unflatten(self.structure, list(made)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is required of a tensor that takes the place of the one that was traced."""
+    """What a tensor must be like to replace the one that was traced."""
 
     type: TensorType
     mode: int
@@ -114,7 +114,7 @@ class _Kind:
 
 
 class Held:
-    """Tensors that the function found at a place to which it also stores."""
+    """Tensors that the function found at a location to which it also stores."""
 
     def __init__(self, location: Location, found: Any) -> None:
         leaves: list[Any] = []
@@ -131,7 +131,7 @@ class Held:
         return flatten(self._location.now(), leaves), leaves
 
     def fits(self) -> bool:
-        """True while there are tensors of the same kind, each of them a tensor of its own."""
+        """True while there are tensors of the same kind, each a distinct tensor."""
         structure, leaves = self._leaves()
         if structure != self._structure or not all(isinstance(leaf, Tensor) for leaf in leaves):
             return False
@@ -139,7 +139,7 @@ class Held:
         return distinct and [_Kind.of(leaf) for leaf in leaves] == self._kinds
 
     def is_like(self, value: Any) -> bool:
-        """True for tensors of the same kind, nested in the same way, as results of a call are."""
+        """True for tensors of the same kind and nesting, as results of a call are."""
         leaves: list[Any] = []
         if flatten(value, leaves) != self._structure:
             return False
@@ -174,7 +174,7 @@ class Stores:
     _owners: set[int] = field(default_factory=set)
 
     def add(self, location: Location, value: Any, capture: Any) -> bool:
-        """A value is left at a place; False where that is nothing for a replay to do again."""
+        """A value is stored at a location; False if a replay cannot repeat that."""
         if not _tensors(value, lambda tensor: tensor._cell.capture is capture):
             return False
         at = (id(location.table), location.key)
@@ -187,7 +187,7 @@ class Stores:
         return True
 
     def keep(self, is_outside: Callable[[Any], bool]) -> None:
-        """Forget what was left in objects that the function itself has made."""
+        """Forget what was stored in objects that the function itself made."""
         self.all = [store for store in self.all if is_outside(store.location.owner)]
 
     def touches(self, table: Any) -> bool:
@@ -203,7 +203,7 @@ class Stores:
         return any(store.value is value for store in self.all)
 
     def explain(self, obj: Any, before: Any) -> bool:
-        """True where an object is as in an image of it, but for the stores."""
+        """True if an object equals an image of it, apart from the stores."""
         return bool(self.all) and bool(snapshot(obj, self.as_before) == before)
 
     def as_before(self, container: Any) -> Any:
@@ -227,7 +227,7 @@ class Stores:
         return {k: v for k, v in container.items() if not self.knows(container, k)}
 
     def specs(self, spec_of: Callable[[Tensor], Any]) -> list[StoreSpec]:
-        """The stores as replays do them: to each place of a dict once, to a list every time."""
+        """The stores as replays make them: to each entry of a dict once, to a list every time."""
         last = {(id(s.location.table), s.location.key): s for s in self.all}
         found = []
         for store in self.all:

@@ -1,4 +1,4 @@
-"""Views that move from call to call, such as `f(data[i : i + 50])`: given to traces by their value.
+"""Views that move from call to call, such as `f(data[i : i + 50])`, passed by value.
 
 A view's place in its memory is part of a signature, because a function may write to it or return
 it. Where a function did neither, and is called with another view that shows as much, the argument
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class MovingViews:
-    """Which arguments of a function are given by value, by how its arguments are nested."""
+    """Which arguments of a function are passed by value, by how its arguments are nested."""
 
     def __init__(self) -> None:
         self._places: dict[Hashable, set[int]] = {}
@@ -52,7 +52,7 @@ class MovingViews:
     def by_value(
         self, recording: Recording, conditions: Conditions, leaves: Sequence[Any]
     ) -> Recording:
-        """A recording over the values of blocks among its arguments, where nothing else counts."""
+        """A recording over the values of blocks among its arguments, if only these matter."""
         if conditions.open or conditions.fleeting or recording.symbolic:
             return recording
         structure = recording.signature.structure
@@ -70,7 +70,7 @@ class MovingViews:
         return made
 
     def learn(self, traces: Iterable[Trace], signature: Signature, leaves: Sequence[Any]) -> bool:
-        """Take note of views in which a call differs from a traced one, and in nothing else."""
+        """Note views in which a call differs from a traced one, if nothing else differs."""
         known = self._places.setdefault(signature.structure, set())
         exact = self._exact.get(signature.structure, set())
         for trace in traces:
@@ -83,14 +83,14 @@ class MovingViews:
         return False
 
     def refuse(self, structure: Hashable, trace: Trace) -> None:
-        """Give a trace that needs them the views themselves, from now on."""
+        """Pass the views themselves to a trace that needs them, from now on."""
         wrong = self._places[structure] & trace.recording.touched
         self._places[structure] -= wrong
         self._exact.setdefault(structure, set()).update(wrong)
 
 
 def is_fit(trace: Trace, given: Sequence[Any], shown: Sequence[Any]) -> bool:
-    """True where a trace can take arguments by their value: it changes nothing under them."""
+    """True if a trace can take arguments by value: it writes nothing under them."""
     by_value = {index for index, (a, b) in enumerate(zip(given, shown)) if a is not b}
     return _changes_nothing(trace.recording, by_value, given)
 
@@ -104,7 +104,7 @@ def _changes_nothing(recording: Recording, by_value: Set[int], given: Sequence[A
 
 
 def _is_plain_view(value: Any) -> bool:
-    """True for a view that is nothing but some values: no gradient flows, and no hook waits."""
+    """True for a view that is just values: no gradient flows, and no hook waits."""
     return (
         type(value) is Tensor
         and bool(value._steps)
@@ -114,12 +114,12 @@ def _is_plain_view(value: Any) -> bool:
 
 
 def _is_plain_block(value: Any) -> bool:
-    """True for a view of elements that lie side by side: its values look to Python as it does."""
+    """True for a contiguous plain view."""
     return _is_plain_view(value) and is_block(value._cell.node.shape, value._steps)
 
 
 def _over_values(recording: Recording, blocks: Set[int], given: Sequence[Any]) -> Recording | None:
-    """A recording over leaves for what views show; None where it reads more of their memory."""
+    """A recording over leaves for the values of views; None if it reads more of their memory."""
     memory = {
         source.index: node
         for node, source in recording.inputs.items()
@@ -156,7 +156,7 @@ def _over_values(recording: Recording, blocks: Set[int], given: Sequence[Any]) -
 
 
 def _moved(before: Signature, after: Signature) -> set[int]:
-    """The places of views that show as much of something else, if there is no other difference."""
+    """The views that show as much of something else, if there is no other difference."""
     same = (before.structure, before.gradients, before.autocast)
     if same != (after.structure, after.gradients, after.autocast):
         return set()

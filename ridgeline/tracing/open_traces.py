@@ -1,4 +1,4 @@
-"""The fallback of jit: functions that cannot be guarded run as undecorated Python at every call.
+"""The fallback of jit: functions that cannot be guarded run as Python at every call.
 
 A trace is *open* where the function read something that no guard can compare, and *fleeting* where
 it changed what it read, so that the trace stands for one call alone. A function of which either was
@@ -22,7 +22,7 @@ class Opening:
         self._next = _FIRST
 
     def traced(self, open: str, fleeting: str) -> None:
-        """A call was traced: why the trace is open, or stands for this call alone."""
+        """Note whether a trace is open or for one call alone."""
         self._fleeting = self._fleeting + 1 if fleeting else 0
         if open:
             self.reason = open
@@ -32,7 +32,7 @@ class Opening:
             self.reason = ""
 
     def runs_python(self) -> bool:
-        """True where the next call runs as undecorated code."""
+        """True if the next call runs as undecorated code."""
         if not self.reason:
             return False
         self._calls += 1

@@ -1,4 +1,4 @@
-"""Memory that a traced function reads, and that is written to from elsewhere before it runs.
+"""Memory that a traced function reads and that others write to before it runs.
 
 What a tensor or an array held when it was read is kept while the function is traced. Where it holds
 something else the next time, or when the trace ends, what was computed before goes on with what was
@@ -35,7 +35,7 @@ _MOST = 1 << 26  # bytes that one trace keeps; of what is larger it knows a chan
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A leaf that stands for a tensor, and what the tensor was then."""
+    """A leaf for a tensor, and what the tensor was then."""
 
     shadow: Cell
     start: Node
@@ -45,7 +45,7 @@ class _Read:
 
 @dataclass(slots=True)
 class _Image:
-    """What lay in memory when a leaf was made for it."""
+    """The contents of memory when a leaf was made for it."""
 
     memory: Callable[[], Array | None]
     dtype: DType
@@ -53,7 +53,7 @@ class _Image:
     checksum: int
 
     def holds(self) -> bool:
-        """True where the memory is as it was, or nobody outside has it any more."""
+        """True if the memory is unchanged, or nobody outside has it any more."""
         now = self.memory()
         if now is None:
             return True
@@ -63,7 +63,7 @@ class _Image:
 
 
 class OuterMemory:
-    """The leaves of one trace that stand for memory which Python may write to."""
+    """The leaves of one trace for memory that Python may write to."""
 
     def __init__(self, inputs: dict[Node, Any]) -> None:
         self._inputs = inputs  # of the trace
@@ -108,7 +108,7 @@ class OuterMemory:
         self._latest[cell] = shadow, start, shared
 
     def again(self, cell: Cell) -> None:
-        """A cell is read or written once more: what Python wrote there since is seen."""
+        """A cell is read or written again: what Python wrote there since is seen."""
         known = self._latest.get(cell)
         if known is None:
             return
@@ -168,7 +168,7 @@ class OuterMemory:
         return _Image(memory, dtype, now.copy(), 0)
 
     def _settle(self, node: Node) -> None:
-        """The leaf stands for what was kept, and no longer for what the memory holds."""
+        """The leaf keeps the old contents of its memory."""
         line = user_line()
         if node in self._inputs:
             self._keep(node)
@@ -188,7 +188,7 @@ class OuterMemory:
         node.buffer = adopt(np.ascontiguousarray(cast(image.content, image.dtype)))
 
     def _check_unwritten(self, memory: Array | None, own: Cell | None) -> None:
-        """Raise where memory is looked at that the trace has written to by another way."""
+        """Raise if memory is read that the trace has written to by another way."""
         if memory is None:
             return
         for cell, (shadow, _, shared) in self._latest.items():

@@ -1,4 +1,4 @@
-"""The kernels of a program measured, and set against what the machine can do."""
+"""Measured kernels of a program, compared with the limits of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording: a function run once, and what came of it as data.
+"""Recording: one call of a function as data: its graph, results and effects.
 
 Inputs and outputs of one graph, what a call returns and what it sets. Nothing here is compiled, and
 nothing says when it stands for another call: see `executable.py` and `conditions.py`.
@@ -69,7 +69,7 @@ class Recording:
 
     @property
     def only_returns(self) -> bool:
-        """True where all that a call does is to return one new tensor without a history."""
+        """True if a call only returns one new tensor without a graph."""
         only = self.returns[0] if len(self.returns) == 1 else None
         if not isinstance(only, Fresh) or only.mode == GRAPH or self.result_structure is not None:
             return False
@@ -80,7 +80,7 @@ class Recording:
 
     @property
     def held(self) -> set[Any]:
-        """Places in objects of which the graph reads what earlier calls left there."""
+        """Locations in objects from which the graph reads what earlier calls left there."""
         return {s.held for s in self.inputs.values() if isinstance(s, StateInput)}
 
 
@@ -89,13 +89,13 @@ _EFFECTS = "_effects_of_the_trace"
 
 
 def note_effects(error: Exception, effects: str) -> None:
-    """Write down, with an error that ended a trace, what the function had changed by then."""
+    """Note, in an error that ended a trace, what the function had changed by then."""
     if effects:
         setattr(error, _EFFECTS, effects)
 
 
 def effects_before(error: Exception) -> str:
-    """What a function had changed outside before an error ended its trace."""
+    """What a function had changed before an error ended its trace."""
     found: str = getattr(error, _EFFECTS, "")
     return found
 
@@ -189,7 +189,7 @@ class _Recorded:
         return self._staged(recording), self.conditions
 
     def _staged(self, recording: Recording) -> Recording:
-        """A recording in stages, where sizes follow from values."""
+        """A recording in stages, if sizes follow from values."""
         counted = self.capture.counted
         if counted is None or not counted.found:
             return recording
@@ -227,7 +227,7 @@ class _Recorded:
         return result, stores, Guards(() if recorder.open else reads), recorder.open
 
     def _left_behind(self) -> str:
-        """What a function that did not come to its end has changed outside, if anything is seen."""
+        """What an interrupted function has changed outside, if anything is seen."""
         if self.recorder is None:
             return ""
         reads = self.recorder.reads()
@@ -314,7 +314,7 @@ class _Recorded:
         return Effects(writes, [g for g in gradients if g is not None], changed, drawn)
 
     def _keep_leaked(self, effects: Effects) -> bool:
-        """Tensors made inside that somebody still holds, such as new optimizer state: are any?"""
+        """Whether tensors made inside are still held, such as new optimizer state."""
         self.capture.gradients.clear()
         before = len(effects.writes)
         for cell_ref in self.capture.made:

@@ -1,4 +1,4 @@
-"""What a jitted function did, for people: why each trace was made and how the last is computed.
+"""Reports of jit: why each trace was made, and how the last one is computed.
 
 One text for terminals; in notebooks the same as tables, with the long parts folded away.
 """
@@ -39,7 +39,7 @@ _MORE = 'more: explain(detail="kernels"), "loops" or "code"; stages=True for the
 
 
 class RetraceWarning(UserWarning):
-    """A jitted function is traced again and again for one reason, which costs time."""
+    """A jitted function is traced repeatedly for one reason."""
 
 
 class History:
@@ -81,7 +81,7 @@ class History:
 
 
 def _remedy(reason: str) -> str:
-    """What to do against traces for a reason, with what is noted behind it."""
+    """The advice against traces for a reason."""
     if any(words in reason for words in _BY_ITSELF) and _SIZES.search(reason):
         return "Pad it to a few sizes: explain() says why they cannot be left open."
     reason = reason.partition(" (")[0]
@@ -135,7 +135,7 @@ def explanation(name: str, history: History, latest: Trace, detail: str) -> Expl
 
 
 def passes_text(latest: Trace, after: str) -> Explanation:
-    """The passes of the compiler over a trace, or what there was after one of them."""
+    """The passes of the compiler over a trace, or the state after one of them."""
     from ridgeline.compiler.show import Walk  # loads the compiler
 
     walk = Walk(latest.executable.captured[0])
@@ -174,6 +174,6 @@ def _folded(title: str, text: str) -> str:
 
 
 def in_notebook() -> bool:
-    """True where values are shown by a notebook's front end."""
+    """True if values are shown by a notebook's front end."""
     shell = getattr(builtins, "get_ipython", None)
     return shell is not None and type(shell()).__name__ == "ZMQInteractiveShell"

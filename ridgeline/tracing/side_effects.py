@@ -1,4 +1,4 @@
-"""What a trace reads before a run and sets after it, and how each is found in a live call."""
+"""The inputs and effects of a trace, and how each is found in a live call."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def given(spec: Given, nodes: Sequence[Node], leaves: Sequence[Any]) -> Tensor:
 
 
 def live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
-    """The cell that an input stands for in this call."""
+    """The cell of an input in this call."""
     if isinstance(source, CellInput):
         return source.cell
     if isinstance(source, ArgumentInput):
@@ -153,10 +153,7 @@ def live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
 
 
 class LiveNumber:
-    """A number that every call reads anew; its memory is kept for the next call that finds it.
-
-    No program writes to it, since it is an array's.
-    """
+    """A number that every call reads anew; its memory is kept for the next call."""
 
     __slots__ = ("_last", "_source")
 
@@ -201,7 +198,7 @@ def settled(cell: Cell) -> HostBuffer:
 
 
 def live_node(source: Source, leaves: Sequence[Any]) -> Node:
-    """The node that stands for an input in this call."""
+    """The node of an input in this call."""
     if isinstance(source, ArrayInput):
         buffer = adopt(live_buffer(source, leaves).array(source.dtype, source.array.shape))
         return filled_leaf(TensorType(source.array.shape, source.dtype), buffer)

@@ -1,4 +1,4 @@
-"""Signatures: what of a call's arguments decides whether a trace can be used for it."""
+"""Signatures: what of a call's arguments decides which trace it can use."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CHANGING = Changing()
 def signature_of(
     structure: Hashable, leaves: Sequence[Any], changing: Set[int] = frozenset()
 ) -> Signature:
-    """The signature of a call; floats at the places in `changing` may have any value."""
+    """The signature of a call; floats at the indices in `changing` may have any value."""
     first: dict[Cell, int] = {}
     described: list[Any] = []
     for index, leaf in enumerate(leaves):

@@ -1,4 +1,4 @@
-"""Calls in stages: the masks first, then the rest at the counts that they give (`counted.py`)."""
+"""Calls in stages: first the masks, then the rest at their counts (`counted.py`)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StagedExecutable:
             known |= {counted.size.name for counted in stage.masks}
 
     def __getattr__(self, name: str) -> Any:
-        """What is asked of the program is answered by the last stage of the last call."""
+        """Attributes are those of the last stage of the last call."""
         return getattr(self._latest, name)
 
     @property

@@ -1,4 +1,4 @@
-"""Nested tracing: a function traced into the graph around it, as vmap and control flow do.
+"""Nested tracing into the surrounding graph, as vmap and control flow do it.
 
 An enclosure is a capture like jit's, but what the function reads from outside keeps its nodes, so
 the graph that comes out hangs together with the one around it: derivatives pass, and enclosures
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Enclosure(Capture):
-    """A capture whose graph continues the one outside; `own` are the leaves that it stands on."""
+    """A capture whose graph continues the one outside; `own` are its own leaves."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Enclosure(Capture):
         )
 
     def written(self) -> dict[Track, Cell]:
-        """The cells from outside that were written to, and what stands for them."""
+        """The cells from outside that were written to, and their shadows."""
         return {
             outer: shadow
             for outer, shadow in self.shadows.items()
@@ -60,7 +60,7 @@ class Enclosure(Capture):
     # ---- cells ----------------------------------------------------------------------------------
 
     def cell(self, cell: Cell) -> Cell:
-        """What stands for a cell here: a shadow that starts with the same node."""
+        """The shadow of a cell here, which starts with the same node."""
         if cell.capture is self:
             return cell
         shadow = self.shadows.get(cell)
@@ -74,7 +74,7 @@ class Enclosure(Capture):
         return shadow
 
     def track(self, track: Track) -> Track:
-        """What stands for a track here."""
+        """The shadow of a track here."""
         if track.capture is self:
             return track
         if isinstance(track, Cell):
@@ -112,7 +112,7 @@ class Enclosure(Capture):
             )
 
     def depends(self, node: Node) -> bool:
-        """True where a value is not known while the function is traced, here or outside."""
+        """True if a value is not known while the function is traced, here or outside."""
         if self.dependent([node]):
             return True
         return self.outer is not None and self.outer.depends(node)

@@ -1,4 +1,4 @@
-"""Traces with symbolic shapes: a template, from which the trace for each set of sizes is made.
+"""Traces with symbolic shapes: a template, from which the trace of each size is made.
 
 Tracing and compiling happen once, and what was decided about sizes meanwhile is checked for new
 ones: for them the compiled code gets a layout of its own. What cannot be compiled with symbolic
@@ -34,7 +34,7 @@ MOST_PROGRAMS = 8  # for sizes of different kinds: what compiling one has decide
 
 
 class Template:
-    """A recording with unknown sizes, and its programs where there are some for all of them."""
+    """A recording with unknown sizes, and its programs, if there are some for all of them."""
 
     def __init__(self, recording: Recording, conditions: Conditions, budget: int = 0) -> None:
         self._budget = budget
@@ -56,7 +56,7 @@ class Template:
         ]
 
     def _apart(self) -> Mapping[str, int]:
-        """The sizes of the traced call, with counts that are the same by chance told apart."""
+        """The sizes of the traced call, with distinct values for counts that agree by chance."""
         values = self.pattern.facts.values
         apart, taken = dict(values), set[int]()
         for size in self.pattern.sizes:
@@ -66,7 +66,7 @@ class Template:
         return values if self.pattern.broken(apart) else apart
 
     def _compile(self, values: Mapping[str, int]) -> str:
-        """Make a program for all sizes like these; says why there is none."""
+        """Make a program for all sizes like these; returns why there is none."""
         if self.pattern.facts.pinned:
             return f"{', '.join(self.pattern.facts.pinned)} is used as a number"
         if config.tier == "interpreter":
@@ -89,7 +89,7 @@ class Template:
         return ""
 
     def values(self, signature: Signature, leaves: Sequence[Any]) -> dict[str, int] | None:
-        """The unknowns of a call for which this stands, as far as its arguments tell them."""
+        """The unknowns of a matching call, as far as its arguments determine them."""
         values = self.pattern.values(signature)
         if values is None:
             return None
@@ -98,7 +98,7 @@ class Template:
         return values if self.conditions.changed(leaves) is None else None
 
     def broken(self, signature: Signature, leaves: Sequence[Any]) -> str | None:
-        """Why this does not stand for a call, where only sizes or guards differ."""
+        """Why this does not match a call that differs only in sizes or guards."""
         values = self.pattern.values(signature)
         if values is None:
             return None

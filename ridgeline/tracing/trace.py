@@ -40,7 +40,7 @@ class Trace:
 
     @property
     def fleeting(self) -> str:
-        """Why this stands for the call that was traced and for none after it, if so."""
+        """Why this is valid for the traced call only, if so."""
         return self.conditions.fleeting
 
     def broken(self, signature: Signature, leaves: Sequence[Any]) -> str | None:
@@ -50,7 +50,7 @@ class Trace:
         return self.conditions.changed(leaves)
 
     def accepts(self, args: tuple[Any, ...]) -> bool:
-        """True where this trace, of a call with nothing but tensors, fits such a call."""
+        """True if this trace, of a call with only tensors, fits such a call."""
         signature = self.signature
         specs = signature.leaves
         if len(specs) != len(args) or modes.gradients is not signature.gradients:
@@ -90,9 +90,9 @@ def trace(
     views: MovingViews | None = None,
     budget: int = 0,
 ) -> Trace | tuple[Recording, Conditions]:
-    """Record a call, and compile it; over the values of views where these are all that counts.
+    """Record a call and compile it, over the values of views if only these matter.
 
-    What picks by a mask has sizes that are not known, and is given as it was recorded.
+    A call that selects by a mask has unknown sizes, and is returned as a template.
     """
     recording, conditions = record(function, args, kwargs, changing, donated=donated, counts=True)
     if recording.pattern is not None:

@@ -1,4 +1,4 @@
-"""Which locks a replay of a trace takes before it writes state: see `record/turns.py`."""
+"""The locks that a replay takes before it writes state: see `record/turns.py`."""
 
 from __future__ import annotations
 
