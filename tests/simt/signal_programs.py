@@ -59,11 +59,13 @@ class _Writer:
     def decide(self) -> Lines:
         """An atomic read, and what is done where it found something."""
         name, words = self.name(), self.words("acquire")
-        read = self.draw.choice((
-            f"{name} = atomic_load({self.flag()}{words})",
-            f"{name} = atomic_add({self.flag()}, 1{self.words('acquire', 'acq_rel')})",
-            f"{name} = atomic_cas({self.flag()}, 0, 1{self.words('acquire', 'acq_rel')})",
-        ))
+        read = self.draw.choice(
+            (
+                f"{name} = atomic_load({self.flag()}{words})",
+                f"{name} = atomic_add({self.flag()}, 1{self.words('acquire', 'acq_rel')})",
+                f"{name} = atomic_cas({self.flag()}, 0, 1{self.words('acquire', 'acq_rel')})",
+            )
+        )
         fence = self.fence() if self.draw.random() < 0.75 else []
         inner = [*fence, *self.data(), *(self.data() if self.draw.random() < 0.3 else [])]
         test = self.draw.choice((f"{name} == 1", f"{name} == 1", f"{name} == 0", f"{name} == 2"))

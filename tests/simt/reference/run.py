@@ -238,7 +238,7 @@ class _Run:
             for t in warp:
                 want = self.wants[t]
                 if want is not None and want.name in LANES | {"syncwarp"}:
-                    key = ("syncwarp" if want.name == "syncwarp" else (want.name, want.line))
+                    key = "syncwarp" if want.name == "syncwarp" else (want.name, want.line)
                     there.setdefault(key, []).append(t)
             for members in there.values():
                 met = self._lanes_meet(warp, members) or met
