@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types as python_types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ridgeline.simt import language
 from ridgeline.simt.dispatch import ConfiguredKernel, user_kernel
 from ridgeline.simt.frontend.build import build
 from ridgeline.simt.frontend.outside import OutsideRead
+from ridgeline.simt.frontend.problems import NotYetDefined
 from ridgeline.simt.frontend.signature import REQUIRED, signature_of
 from ridgeline.simt.frontend.source import CapturedFunction, capture, defined_by
 from ridgeline.simt.ir import ThreadProgram, Variable
@@ -68,7 +70,8 @@ class SimtKernel:
         self._programs: dict[Any, list[tuple[list[OutsideRead], ThreadProgram]]] = {}
         self.follow: Callable[[], object] | None = None  # called before names outside are looked at
         if REQUIRED not in self.signature.constants.values():
-            self.program()  # what is not in the language is refused here, at the definition
+            with suppress(NotYetDefined):  # a launch asks again
+                self.program()  # what is not in the language is refused here, at the definition
 
     def program(
         self,

@@ -13,6 +13,7 @@ import ridgeline as rl
 from ridgeline import simt
 from ridgeline.record.captures import CaptureError
 from ridgeline.simt import const, f32, out, threadIdx, tile
+from ridgeline.simt.frontend.problems import KernelLanguageError
 from ridgeline.simt.launch import LaunchError
 from tests.simt import textbook
 
@@ -178,3 +179,41 @@ def test_what_tuning_is_given_is_checked() -> None:
         _tuned(**right)([1], [2])
     with pytest.raises(CaptureError, match="tuned by measuring"):
         rl.jit(lambda a, b: _tuned(**{**right, "S": (8,)})(a, b))(a, b)
+
+
+class Holder:
+    """A kernel that mentions its own class, and a function and a number further down."""
+
+    FACTOR = 2.5
+
+    @simt.kernel
+    def scaled(y: out[f32["n"]]):
+        y[threadIdx.x] = Holder.FACTOR * doubled(ADDED)
+
+
+@simt.device
+def doubled(x):
+    return 2.0 * x
+
+
+ADDED = 3.0
+
+
+def test_names_that_are_defined_further_down() -> None:
+    assert Holder.scaled[1, 2](n=2).numpy().tolist() == [15.0, 15.0]
+    assert Holder().scaled.simulate(1, 2, n=2).outputs["y"].tolist() == [15.0, 15.0]
+
+    @simt.kernel
+    def kernel(y: out[f32["n"]]):
+        y[threadIdx.x] = later
+
+    with pytest.raises(KernelLanguageError, match="later is not defined yet"):
+        kernel[1, 2](n=2)
+    later = 4.0
+    assert kernel[1, 2](n=2).numpy().tolist() == [4.0, 4.0]
+
+    with pytest.raises(KernelLanguageError, match="nowhere is not defined"):
+
+        @simt.kernel
+        def wrong(y: out[f32["n"]]):
+            y[threadIdx.x] = nowhere

@@ -31,7 +31,7 @@ from ridgeline.simt.frontend.context import (
 from ridgeline.simt.frontend.conversion import TypeClash
 from ridgeline.simt.frontend.outside import read
 from ridgeline.simt.frontend.parts import is_part, part_of
-from ridgeline.simt.frontend.problems import nearest
+from ridgeline.simt.frontend.problems import NotYetDefined, nearest, problem
 from ridgeline.simt.ir import (
     Assign,
     Builtin,
@@ -152,6 +152,9 @@ def outside(c: Context, node: ast.AST, name: str) -> KernelValue:
     elif name in language.REFUSED:
         c.fail(node, f"{name} is not in the kernel language", language.REFUSED[name])
     else:
+        if c.scope.captured.binds_later(name):
+            raise problem(f"the name {name} is not defined yet", c.place(node),
+                          c.scope.captured.source, kind=NotYetDefined)  # fmt: skip
         known = {*c.scope.names, *c.scope.outside, *language.INTRINSICS}
         c.fail(node, f"the name {name} is not defined", nearest(name, known))
     c.outside_used.append(read(c.scope.captured, name, value))

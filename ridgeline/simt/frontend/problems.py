@@ -21,11 +21,18 @@ class KernelLanguageError(RidgelineError, TypeError):
         self.place = place
 
 
-def problem(message: str, place: SourcePlace, source: SourceText, help: str = "") -> Exception:
+class NotYetDefined(KernelLanguageError):
+    """A kernel that mentions a name which the text around it defines further down."""
+
+
+def problem(
+    message: str, place: SourcePlace, source: SourceText, help: str = "",
+    kind: type[KernelLanguageError] = KernelLanguageError,
+) -> Exception:  # fmt: skip
     """The error to raise for a place in a kernel's source."""
     number = place.line - source.first
     inside = place.path == source.path and 0 <= number < len(source.lines)
-    return KernelLanguageError(message, place, source.lines[number] if inside else "", help)
+    return kind(message, place, source.lines[number] if inside else "", help)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

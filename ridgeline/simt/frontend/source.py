@@ -8,7 +8,7 @@ import itertools
 import linecache
 import textwrap
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,17 @@ class CapturedFunction:
     source: SourceText
     function: Callable[..., Any]
 
+    def binds_later(self, name: str) -> bool:
+        """Whether the text around the function gives the name a value that it has not yet."""
+        if name in self.function.__code__.co_freevars:
+            return True
+        try:
+            text = "".join(linecache.getlines(self.source.path))
+            module = ast.parse(text)
+        except (SyntaxError, ValueError):
+            return False
+        return name in _bound(module.body)
+
     def names(self) -> Mapping[str, Any]:
         """What names mean where the function is defined, now: globals, then enclosing functions."""
         found = dict(self.function.__globals__)
@@ -38,6 +49,23 @@ class CapturedFunction:
             except ValueError:  # assigned later in the enclosing function
                 continue
         return found
+
+
+def _bound(statements: list[ast.stmt]) -> Iterator[str]:
+    """Names that statements of a module bind, outside of functions and classes."""
+    for statement in statements:
+        match statement:
+            case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
+                yield statement.name
+                continue
+            case ast.Import() | ast.ImportFrom():
+                yield from (alias.asname or alias.name for alias in statement.names)
+                continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+                yield node.name
 
 
 def capture(function: Any) -> CapturedFunction:

@@ -130,6 +130,11 @@ class WarpAccesses(WarpExpressions):
         self.jump(on)
         self.begin(on)
 
+    def unstopped(self) -> Value:
+        """False once a block of the launch has failed, or somebody has stopped it."""
+        word = self.insert(0, f"load volatile i64, ptr {self.report_to}")
+        return Value(self.insert(0, f"icmp eq i64 {word}, 0"), dtypes.bool_)
+
     def _read(
         self, array: ir.ThreadArray, index: Sequence[ir.ThreadExpr], inside: Value | None
     ) -> Value:

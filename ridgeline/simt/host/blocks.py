@@ -392,7 +392,10 @@ class BlockFunction(WarpStatements):
         head, body, again, leave = (self.label(w) for w in ("head", "body", "again", "leave"))
         self.jump(head)
         self.begin(head)
-        self.branch(goes_on(), body, leave)
+        condition = goes_on()
+        if isinstance(loop, ir.WhileLoop):
+            condition = self.both(condition, self.unstopped())
+        self.branch(condition, body, leave)
         self.begin(body)
         self.loops.append(RunningLoop(False, again, leave))
         self.block(loop.body)

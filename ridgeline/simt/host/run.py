@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,10 +18,13 @@ from ridgeline.scalars import Array
 from ridgeline.simt import ir
 from ridgeline.simt.host.accesses import ASSERTION, DIVERGENT, OUT_OF_BOUNDS
 from ridgeline.simt.host.analysis import analysed
+from ridgeline.simt.host.apart import run_apart
 from ridgeline.simt.host.blocks import BlockFunction, extents
+from ridgeline.simt.traversal import walk
 from ridgeline.weak import Recent, fingerprint
 
 _MOST_KERNELS = 256
+_STOPPED = 1 << 62  # in the word that loops look at: no error, but they are to end
 _TASKS_A_THREAD = 8
 _SAYS = {
     OUT_OF_BOUNDS: ("an index is out of bounds", "guard it: `if i < a.shape[0]:`, or a.get(i, 0)"),
@@ -46,6 +50,7 @@ class HostKernel:
     library: Library
     address: int
     places: tuple[ir.SourcePlace, ...]
+    may_loop: bool  # it has loops whose end is not known, which look whether they are to stop
 
     def run(self, grid: ThreadLaunch, arrays: Sequence[Array]) -> None:
         """Run all blocks over the arrays and scalars of the parameters, in their order."""
@@ -60,7 +65,11 @@ class HostKernel:
         grain = max(1, grid.blocks // (threads * _TASKS_A_THREAD))
         step = NativeStep(self.address, tuple(range(len(held))), grid.blocks, grain, self.library)
         if grid.blocks:
-            NativePlan([step], len(held)).run([array.ctypes.data for array in held])
+            plan, addresses = NativePlan([step], len(held)), [a.ctypes.data for a in held]
+            if self.may_loop and threading.current_thread() is threading.main_thread():
+                run_apart(partial(plan.run, addresses), partial(fault.fill, _STOPPED))
+            else:
+                plan.run(addresses)
         if fault[0]:
             self._raise(int(fault[0]))
 
@@ -100,4 +109,5 @@ def _compiled(program: ir.ThreadProgram, symbol: str, grid: ThreadLaunch) -> Hos
     of = analysed(program, grid.block, grid.shared_bytes)
     text = BlockFunction(of, symbol).text()
     library = Library.load(compile_optimized(text), lasting=False)
-    return HostKernel(program, library, library.address(symbol), tuple(of.places))
+    may_loop = any(isinstance(s, ir.WhileLoop) for s in walk(program.body))
+    return HostKernel(program, library, library.address(symbol), tuple(of.places), may_loop)

@@ -262,6 +262,8 @@ class WarpStatements(WarpCollectives):
             self.set(active, self.lanes_of(self.mask))
             self._clear(running.continued)
             condition = self.any(self.mask)
+        if isinstance(loop, ir.WhileLoop):
+            condition = self.both(condition, self.unstopped())
         self.branch(condition, body, leave)
         self.begin(body)
         self.loops.append(running)
