@@ -108,39 +108,56 @@ def choose_values(
     copies of values, each for readers that come later than the given one.
     """
     graph = wanted.giving([in_memory(o, wanted) for o in wanted.outputs])
-    order, is_input = graph.order, graph.is_input
-    stored = {n for n in graph.outputs if not is_input(n)}
-    users: dict[Node, list[Node]] = {n: [] for n in order}
-    often: Counter[Node] = Counter()  # how often a kernel reads each element, where its op says so
-    for node in order:
-        if is_input(node):
-            continue
+    stored = _required(graph, reads_narrow, library_views)
+    users: dict[Node, list[Node]] = {n: [] for n in graph.order}
+    for node in graph.computed:
         if node not in late:  # most often it shares the kernel of another reader
             for source in node.inputs:
                 users[source].append(node)
+    chosen, windows = _cheaper_in_memory(graph, users, stored)
+    stored |= {*chosen, *windows}
+    if chosen:
+        stored -= recomputed(graph, chosen, users, stored)
+    stored.update(cuts(graph, stored))
+    return Values(graph, frozenset(stored), late, frozenset(windows))
+
+
+def _required(
+    graph: Graph, reads_narrow: Callable[[Node], bool], library_views: LibraryViews
+) -> set[Node]:
+    """The values that must be in memory: results, reductions, what is read many times."""
+    stored = {n for n in graph.outputs if not graph.is_input(n)}
+    for node in graph.computed:
         if is_apart(node):
             stored.update(_call_values(node, graph, library_views(node)))
         own_kernel = node.op in (REDUCE, CONTRACT) or node.op.family == "own_loops"
-        if own_kernel and len(node.types) == 1:
-            stored.add(node)
-        if node.op is PROJ:
+        if node.op is PROJ or (own_kernel and len(node.types) == 1):
             stored.add(node)
         if node.op is CONTRACT:
             stored.update(_operands_in_memory(node, graph, reads_narrow(node)))
         if node.op is BROADCAST and elements(node) >= _MANY * elements(node.inputs[0]):
             stored.update(_costly_base(node, graph))
+    return stored
+
+
+def _cheaper_in_memory(
+    graph: Graph, users: Mapping[Node, list[Node]], required: Set[Node]
+) -> tuple[list[Node], set[Node]]:
+    """Further values to store, users first, and those that one reader reads many times."""
+    often: Counter[Node] = Counter()  # how often a kernel reads each element, where its op says so
+    for node in graph.computed:
         if node.op.reads is not None:
             for operand, times in zip(node.inputs, node.op.reads(node)):
                 often.update(dict.fromkeys(_below_views(operand, graph), times))
+    stored, windows = set(required), set[Node]()
+    chosen: list[Node] = []
     sites: dict[Node, set[Node]] = {}
-    chosen: list[Node] = []  # stored because it seems cheaper, users first
-    windows: set[Node] = set()
-    for node in reversed(order):
+    for node in reversed(graph.order):
         sites[node] = set()
         for user in users[node]:
             if len(sites[node]) < _MOST_SITES:
                 sites[node] |= {user} if user in stored else sites[user]
-        if is_input(node) or node in stored or is_apart(node):
+        if graph.is_input(node) or node in stored or is_apart(node):
             continue
         if node.op.family not in ("pointwise", "gather") or widens(node):
             continue  # rather than a widened copy, what it widens is stored
@@ -152,10 +169,7 @@ def choose_values(
             if times > 1 and _cheaper_to_store(node, times, graph):
                 stored.add(node)
                 windows.add(node)
-    if chosen:
-        stored -= recomputed(graph, chosen, users, stored)
-    stored.update(cuts(graph, stored))
-    return Values(graph, frozenset(stored), late, frozenset(windows))
+    return chosen, windows
 
 
 def _call_values(node: Node, graph: Graph, views: Sequence[View] | None) -> Iterable[Node]:
