@@ -1,4 +1,4 @@
-"""Changes that are made together: no signal handler and no other thread finds half of them made.
+"""Atomic changes: no signal handler and no other thread sees half of them.
 
 CPython runs signal handlers, raises what they raise, and lets another thread go on in three places:
 where a Python function begins, where a loop turns back, and where a call returns. A call of C code

@@ -1,4 +1,4 @@
-"""`compile` and torch.compiler's names: jit for programs that were written for torch.
+"""`compile` and torch.compiler's names: jit for programs written for torch.
 
 As in torch a compiled module is a module around the first one, and code that cannot be captured
 runs undecorated, unless `fullgraph=True` asks for an error.

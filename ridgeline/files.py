@@ -1,4 +1,4 @@
-"""Files written whole: under a name of their own first, then renamed.
+"""Atomic file writes: under a temporary name first, then renamed.
 
 At any moment the old file or the new one is there, never a part of one. A writer holds a lock on
 its unfinished file while it lives, so that what a killed one left behind can be told from a write

@@ -1,4 +1,4 @@
-"""Fused multiply-add in NumPy, rounded once: what the hardware instruction gives, bit for bit."""
+"""Fused multiply-add in NumPy, rounded once as the hardware instruction does."""
 
 from __future__ import annotations
 

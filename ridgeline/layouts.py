@@ -1,4 +1,4 @@
-"""How elements lie in memory, by torch's names: layouts of tensors and orders of axes."""
+"""Layouts and memory formats of tensors, by torch's names."""
 
 from __future__ import annotations
 

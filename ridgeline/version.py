@@ -1,4 +1,4 @@
-"""torch.version: what a build was made for; this one takes the driver that it finds."""
+"""torch.version: what a build was made for; this one uses the driver that it finds."""
 
 from __future__ import annotations
 

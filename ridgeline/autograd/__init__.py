@@ -1,4 +1,4 @@
-"""PyTorch's face of differentiation: backward(), grad(), Function, no_grad and friends.
+"""Differentiation as PyTorch has it: backward(), grad(), Function, no_grad and friends.
 
 What only some programs use loads on first use.
 """

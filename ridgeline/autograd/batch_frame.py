@@ -1,4 +1,4 @@
-"""The frame in which vmap runs a function once, on one element that stands for all of them.
+"""The capture in which vmap runs a function once, on one element in place of all.
 
 What was written inside to a tensor from outside is handed out at the end if it is the same for all
 elements, and is an error otherwise.

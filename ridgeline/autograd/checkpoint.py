@@ -1,4 +1,4 @@
-"""Activation checkpointing: a part of a graph that backward() computes again instead of keeping.
+"""Activation checkpointing: backward() computes a part of the graph again.
 
 The function runs once. What it recorded is then known as a graph of its own, from its arguments and
 what else it read to its results. These are tied to that graph by a rule (`ops/tracking.py`) whose

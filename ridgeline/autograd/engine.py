@@ -1,4 +1,4 @@
-"""backward() and grad(): gradients of recorded work, added up in leaves or returned."""
+"""backward() and grad(): gradients of recorded work, accumulated in leaves or returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Freeing graphs after backward(): which saved values go, and the error where a pass needs them.
+"""Freeing graphs after backward(), and the error if a later pass needs freed values.
 
 A tensor whose graph a pass went through stays with its value. The ways from it to variables on
 which a rule reads values are closed: `LetGo` leaves stand for them, and know to which variables

@@ -1,4 +1,4 @@
-"""What a function of a user's reads besides its arguments, where that can be told from its code.
+"""Static analysis of a user's function: what it reads besides its arguments, if that is clear.
 
 Code is *settled* if it does nothing but to make values of its arguments: it sets no attribute and
 no name outside of itself, and of its globals and closures it reads constants, Ridgeline's functions

@@ -1,4 +1,4 @@
-"""`autograd.Variable`, as programs of old write it: a tensor, since tensors know gradients."""
+"""`autograd.Variable`, torch's deprecated name for a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vmap: a function of one element as a function of a batch, graph to graph.
+"""vmap: a function of one element as a function of a batch, by a rewrite of its graph.
 
 The function runs once on leaves that stand for one element; the graph it records is then rebuilt
 with a leading axis, by the batching rules of the op table.

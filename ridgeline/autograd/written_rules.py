@@ -1,4 +1,4 @@
-"""Gradient rules of users as values: what a settled `backward` gives for what forward left to it.
+"""User-written gradient rules as values: what a settled `backward` returns.
 
 Where the code of a `backward` is settled (`settled_code.py`), and forward left constants and
 tensors to it, a call of the function is known by these: the rule holds no tensor, and reads what

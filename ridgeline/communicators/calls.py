@@ -1,4 +1,4 @@
-"""What a rank asks of its group: one collective or message, described without its data."""
+"""A collective or message that a rank asks of its group, described without its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank has sent: calls and bytes, by axis of the mesh and kind of call, and what it waited.
+"""Counters of communication: calls, bytes and waiting time, by axis and kind of call.
 
 Of the time that a program's collectives take, what passes while the program computes is *hidden*,
 and what it waits is *exposed*.

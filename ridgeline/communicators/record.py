@@ -1,4 +1,4 @@
-"""A rank without peers that counts what it would send: shapes go in and out, and no data.
+"""A rank without peers that counts what it would send: only shapes go in and out.
 
 What collectives give are arrays of zeros that take no memory, so a program of one rank of many can
 be followed on one machine, and its counters read.

@@ -1,4 +1,4 @@
-"""What collectives give, computed from the arrays of all ranks, in the order of the ranks."""
+"""Reference results of collectives, from the arrays of all ranks, in the order of ranks."""
 
 from __future__ import annotations
 

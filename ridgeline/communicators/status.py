@@ -1,4 +1,4 @@
-"""What a rank is doing, in a small record that its launcher reads, also after the rank has died.
+"""The status record of a rank, which its launcher reads even after the rank has died.
 
 The record is a file that is mapped into memory, so that a rank writes it without a system call, and
 what it wrote last stays when it is killed.

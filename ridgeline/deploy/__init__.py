@@ -1,1 +1,1 @@
-"""Programs ahead of time: a jitted function as one file that runs without a compiler."""
+"""Ahead-of-time compilation: a jitted function as one file that runs without a compiler."""

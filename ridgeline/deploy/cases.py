@@ -1,4 +1,4 @@
-"""Layouts as cases of a program file: plans in words, and what their slots are bound to."""
+"""The cases of a program file: plans in their binary form, and what their slots are bound to."""
 
 from __future__ import annotations
 

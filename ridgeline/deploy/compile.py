@@ -1,4 +1,4 @@
-"""Graphs as machine code for a file: compiled like those of `jit`, for any machine, not loaded.
+"""Machine code for a program file: compiled as for `jit`, for any machine, and not loaded.
 
 What is compiled is kept in the disk cache with the programs of `jit`, so an export that comes again
 compiles nothing.

@@ -1,4 +1,4 @@
-"""What a recorded call becomes in a program file: inputs, outputs, state, and weights.
+"""The contents of a program file: inputs, outputs, state and weights of a recorded call.
 
 Tensor arguments are inputs, and returned tensors outputs. Tensors of the outside that a call writes
 to are *state*: the file has their first values, and every opened program memory of its own for

@@ -1,4 +1,4 @@
-"""Programs whose sizes a call gives: what depends on them, in expressions for native code.
+"""Programs with dynamic sizes: what depends on a size, as expressions for native code.
 
 Kernels take sizes as arguments already. Besides them a run needs how many tasks each kernel has,
 how many are handed out at a time, where temporaries lie, how large results are, and whether the

@@ -1,4 +1,4 @@
-"""LLVM IR that evaluates what depends on sizes: a stack machine over the code in a table."""
+"""LLVM IR that evaluates size expressions: a stack machine over the code in a table."""
 
 from __future__ import annotations
 

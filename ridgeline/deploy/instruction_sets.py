@@ -1,4 +1,4 @@
-"""Instruction sets that code is made for: LLVM's names, and how a processor says that it has one.
+"""Instruction sets: LLVM's names of them, and how a processor reports them.
 
 A feature is a bit of one of eight words that `cpuid` and `xgetbv` give, in the order in which
 `runtime_ir` reads them. A feature without a bit here is never used in a file: no processor is given

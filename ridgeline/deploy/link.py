@@ -1,4 +1,4 @@
-"""Relocatable ELF objects and data put together as one image: where everything lies.
+"""A small linker: relocatable ELF objects and data as one image.
 
 An image has four parts: code, constants that code refers to, data that is written to, and zeroed
 memory; a fifth, `weights`, is large and is reached through addresses alone. What refers to what

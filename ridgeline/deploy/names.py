@@ -1,4 +1,4 @@
-"""Names for the state of a program: those of modules and optimizers that a function can see."""
+"""Names of a program's state, from the modules and optimizers that a function can see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLVM IR that asks the processor what it has, and picks the best of a file's instruction sets."""
+"""LLVM IR that detects the processor and picks the best of a file's instruction sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image as a relocatable ELF object, for a linker: for executables without shared libraries."""
+"""An image as a relocatable ELF object, to be linked into an executable."""
 
 from __future__ import annotations
 

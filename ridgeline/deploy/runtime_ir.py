@@ -1,4 +1,4 @@
-"""The part of a program file that is the same in all, as LLVM IR: its interface in C.
+"""The C interface of every program file, as LLVM IR.
 
 What a program is stands in tables (`tables.py`). An opened program is one block of memory: words,
 its state, and what was computed from weights when it was opened. Runs may overlap: each has memory

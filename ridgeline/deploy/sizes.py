@@ -1,4 +1,4 @@
-"""Lengths of axes in a manifest: numbers, names of sizes, and expressions over these in postfix."""
+"""Sizes in a manifest: numbers, names, and expressions over these in postfix form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLVM IR that reads, writes and walks the tables of a program file (`tables.py`)."""
+"""LLVM IR to read, write and walk the tables of a program file (`tables.py`)."""
 
 from __future__ import annotations
 

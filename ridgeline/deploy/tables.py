@@ -1,4 +1,4 @@
-"""The tables of a program file, as words of 64 bits: what each word of a row means.
+"""The tables of a program file: 64-bit words, and the meaning of each word of a row.
 
 Native code (`runtime_ir`) reads them, `assemble` writes them. A *case* is one way to run: a plan
 with what its slots are bound to, at fixed sizes or, with registers, at sizes that a call gives. Of

@@ -1,4 +1,4 @@
-"""Which stage of a pipeline has which parameters.
+"""The assignment of parameters to pipeline stages.
 
 The blocks of a model, its longest list of layers, are shared out in their order; what comes before
 them is on the first stage, what comes after on the last. A parameter that is used on both, such as

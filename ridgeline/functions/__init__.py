@@ -1,4 +1,4 @@
-"""The public functions by family, written over graph nodes; importing this fills the table."""
+"""The public functions, written over graph nodes; importing this fills the table."""
 
 from ridgeline.functions import (  # noqa: F401
     adaptive,

@@ -1,4 +1,4 @@
-"""Adaptive pooling, and the way back from maxima to their places."""
+"""Adaptive pooling, and unpooling of maxima."""
 
 from __future__ import annotations
 

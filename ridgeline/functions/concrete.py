@@ -1,4 +1,4 @@
-"""Values that decide a shape or a Python bool: read now when uncompiled, an error while jit traces.
+"""Values that decide a shape or a Python bool: read at once, or an error while jit traces.
 
 `nonzero`, boolean masks and `unique` have results whose size depends on the numbers. Everything
 recorded so far is computed to learn it. jit has no numbers: there masks are counted by a stage of

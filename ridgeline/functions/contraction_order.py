@@ -1,4 +1,4 @@
-"""In which order the operands of a product of several are contracted: the one that costs least.
+"""The order in which a product of several operands is contracted: the cheapest one.
 
 The cost of contracting two operands is exact: one multiplication for every index of all labels that
 either has. Up to `MOST_EXACT` operands every tree of pairs is weighed, by dynamic programming over

@@ -1,4 +1,4 @@
-"""Functions whose shape depends on the values: nonzero, masks, unique, bincount.
+"""Functions with data-dependent shapes: nonzero, masks, unique, bincount.
 
 They compute what was recorded so far when uncompiled; under jit the length of what a mask picks is
 an unknown size, and the others raise.

@@ -1,4 +1,4 @@
-"""Differences of neighbours along an axis, and what is made of them: integrals and slopes."""
+"""Finite differences along an axis, and integrals and gradients made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling over windows: means, norms, maxima with the places where they stand, and back."""
+"""Pooling over windows: means, norms, maxima with their indices, and unpooling."""
 
 from __future__ import annotations
 

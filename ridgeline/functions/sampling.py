@@ -1,4 +1,4 @@
-"""Sampling of images at given places: grid_sample and affine_grid."""
+"""Sampling of images at given coordinates: grid_sample and affine_grid."""
 
 from __future__ import annotations
 

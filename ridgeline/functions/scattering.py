@@ -1,4 +1,4 @@
-"""Elements written to places that index tensors name: scatter and the index_* functions."""
+"""Elements written to the positions in index tensors: scatter and the index_* functions."""
 
 from __future__ import annotations
 

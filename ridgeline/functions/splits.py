@@ -1,4 +1,4 @@
-"""Pieces of tensors, tensors with more axes or in columns, and copies of views."""
+"""Splitting and stacking: pieces of tensors, added axes, and copies of views."""
 
 from __future__ import annotations
 

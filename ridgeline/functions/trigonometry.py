@@ -1,4 +1,4 @@
-"""Inverse trigonometric and hyperbolic functions, angles, and ways to take numbers apart."""
+"""Inverse trigonometric and hyperbolic functions, angles, and decompositions of floats."""
 
 from __future__ import annotations
 

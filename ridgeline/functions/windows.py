@@ -1,4 +1,4 @@
-"""Elements seen several times or turned: windows, strided views, repetition, rotation."""
+"""Sliding windows, strided views, repetition, rotation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels made by hand take: tensors that have values, outside of traced functions."""
+"""Arguments of hand-scheduled kernels: tensors with values, outside of traced functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rl.loops`: from a function and examples to the one kernel that it is."""
+"""`rl.loops`: a function and example arguments as one kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the measured limits of a machine allow one kernel."""
+"""The roofline of one kernel under the measured limits of a machine."""
 
 from __future__ import annotations
 

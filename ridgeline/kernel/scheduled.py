@@ -1,4 +1,4 @@
-"""A kernel with a schedule made by hand: its loops, counts and code, and running it."""
+"""A hand-scheduled kernel: its loops, counts and code, and running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a schedule as methods, each of which gives a new kernel."""
+"""The schedule steps as methods; each returns a new kernel."""
 
 from __future__ import annotations
 

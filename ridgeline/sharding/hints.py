@@ -1,4 +1,4 @@
-"""What those who read a value will want of it: found from the end of a graph to its beginning.
+"""Backward propagation of placements: what the readers of a value will want of it.
 
 A sum over ranks is brought together where it is first needed. Whether all of it or a rank's shard
 is wanted then is said later in the graph: by a `placed` node, or by the memory that a result takes.

@@ -1,4 +1,4 @@
-"""A batch as microbatches: the graph of a step, written down once for each part of its samples.
+"""Microbatches: the graph of a step, repeated for each part of the batch.
 
 A microbatch is to the graph what a rank along an axis of data is, except that one and the same rank
 computes them all. So the rules that share a graph out over ranks share it out here too; where ranks

@@ -1,4 +1,4 @@
-"""A graph over a mesh as the graph of one rank's share: every node by the rule of its op."""
+"""The SPMD partitioner: the graph of one rank's share, by the rule of each op."""
 
 from __future__ import annotations
 

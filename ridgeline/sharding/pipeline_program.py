@@ -1,4 +1,4 @@
-"""What runs a step in microbatches on a rank: the passes of its stage, one after the other.
+"""The executable of a pipeline stage: its passes, one after the other.
 
 What a pass needs of other stages is asked for while the pass before it runs, and what it gives away
 is on its way while those after it do.

@@ -1,1 +1,1 @@
-"""Tensors: handles on cells, the generated functions over them, and when recorded work runs."""
+"""Tensors: handles on cells, and the generated functions over them."""

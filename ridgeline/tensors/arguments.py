@@ -1,4 +1,4 @@
-"""What a call was given against what its function declares; asked only after the call failed.
+"""Argument errors: what a call was given and what its function declares, after it failed.
 
 Bodies are written for arguments of the declared kinds and do not check them. When one fails with
 Python's own error, the annotations tell whether an argument was of another kind, and which.

@@ -1,4 +1,4 @@
-"""What the arguments of `to` ask for, in any of torch's spellings."""
+"""Parsing the arguments of `to`, in any of torch's spellings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors over values that are there already: arrays of NumPy, tensors, single numbers."""
+"""Tensors over existing values: NumPy arrays, tensors, numbers."""
 
 from __future__ import annotations
 

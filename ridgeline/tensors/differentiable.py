@@ -1,4 +1,4 @@
-"""How a tensor takes part in differentiation: variables, their gradients, hooks, backward()."""
+"""The autograd methods of tensors: variables, gradients, hooks, backward()."""
 
 from __future__ import annotations
 

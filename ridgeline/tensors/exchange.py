@@ -1,4 +1,4 @@
-"""What every tensor offers other libraries: the protocols, as methods."""
+"""The interchange protocols of tensors, as methods."""
 
 from __future__ import annotations
 

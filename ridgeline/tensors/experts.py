@@ -1,4 +1,4 @@
-"""Tensors on their way to experts and back; see `ops/experts.py`."""
+"""Mixture-of-experts dispatch over tensors; see `ops/experts.py`."""
 
 from __future__ import annotations
 

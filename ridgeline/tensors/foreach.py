@@ -1,4 +1,4 @@
-"""`_foreach_add_` and its like: one operation on every tensor of a list, as optimizers use them."""
+"""`_foreach_add_` and the like: one operation on every tensor of a list, as in optimizers."""
 
 from __future__ import annotations
 

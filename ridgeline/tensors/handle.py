@@ -1,4 +1,4 @@
-"""What is known of a tensor without computing: its shape, element type, place and strides."""
+"""What a tensor knows without computing: shape, element type, device and strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other ways to write a call that torch takes: NumPy's keywords, and those of programs of old.
+"""Alternative spellings of calls: NumPy's keywords, and torch's deprecated forms.
 
 Bodies know one spelling; what callers write is brought to it here, before or after the body said
 no. Numbers before the tensors that they scale, `x.add_(0.1, grad)`, are the oldest of all.

@@ -1,4 +1,4 @@
-"""Numbers and nested lists of Python's as arrays, in the element type that torch would choose."""
+"""Python numbers and nested lists as arrays, in the element type that torch would choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: tensors and tables as they are now, put back as they were if a change fails halfway.
+"""Snapshots: tensors and tables, restored if a change fails halfway.
 
 Outside of jit a step of an optimizer or a backward pass is a series of writes in Python, which an
 interrupt or an error may end anywhere. What was written until then is taken back by C code alone

@@ -1,4 +1,4 @@
-"""Sparse tensors: the places and values of the elements that are not zero, as COO or CSR.
+"""Sparse tensors, COO and CSR: indices and values of the nonzero elements.
 
 Products with dense matrices, sums of equal places and the dense form, all with gradients to the
 values and to the dense operands. Everything else is refused by name: take the dense form first.

@@ -1,4 +1,4 @@
-"""What torch's methods ask of a tensor's memory, and those that make a handle show it otherwise."""
+"""Storage-related methods of tensors, and those that make a handle show other memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`FloatTensor`, `LongTensor` and their like: an element type and a kind of device as a class."""
+"""`FloatTensor`, `LongTensor` and the like: classes for an element type and a kind of device."""
 
 from __future__ import annotations
 

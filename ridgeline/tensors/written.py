@@ -1,4 +1,4 @@
-"""Results that are written into tensors that are there: in-place methods, and `out=`."""
+"""Results written into existing tensors: in-place methods, and `out=`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that no tensor goes into: each rank writes down the part that it needs of them.
+"""Values without operands: each rank makes the part that it needs.
 
 Random bits are those of the elements' places in the whole, so that a draw does not depend on how
 it is shared out.
