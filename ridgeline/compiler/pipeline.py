@@ -33,29 +33,29 @@ from ridgeline.fusion.kept_memory import Crossing
 from ridgeline.graph.body import Body, bodies, body, in_bodies
 from ridgeline.graph.graph import Graph, nbytes, substitute
 from ridgeline.graph.node import DEVICE, LEAF, leaf
-from ridgeline.graph.passes.canonicalize.dead_control_flow import CONTROL_FLOW, prune
+from ridgeline.graph.passes.canonicalize.dead_control_flow import CONTROL_FLOW, prune_control_flow
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
 from ridgeline.graph.passes.contractions.narrow_windows import fit_windows, narrow_windows
-from ridgeline.graph.passes.contractions.one_pass_moments import one_reading
+from ridgeline.graph.passes.contractions.one_pass_moments import one_pass_moments
 from ridgeline.graph.passes.contractions.precise_moments import precise_moments
-from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
+from ridgeline.graph.passes.legalize.complex_pairs import split_complex
 from ridgeline.graph.passes.legalize.decompose import (
     DECOMPOSED,
-    erase,
-    last_updates,
-    spell,
-    tiled_sorts,
-    widened_sums,
+    decompose,
+    join_updates,
+    strip_autograd,
+    tile_sorts,
+    widen_sums,
 )
-from ridgeline.graph.passes.legalize.index_flag import FLAGGED, with_index_flag
-from ridgeline.graph.passes.libraries.attention import place_heads, with_attention_calls
-from ridgeline.graph.passes.libraries.channels_last import convolutions_last
+from ridgeline.graph.passes.legalize.index_flag import FLAGGED, add_index_flag
+from ridgeline.graph.passes.libraries.attention import call_attention, lay_out_heads
+from ridgeline.graph.passes.libraries.channels_last import to_channels_last
 from ridgeline.graph.passes.libraries.collectives import split_collectives
-from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
+from ridgeline.graph.passes.libraries.dequantize_epilogue import scale_results
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
-from ridgeline.graph.passes.libraries.product_calls import with_biases, with_product_calls
-from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
+from ridgeline.graph.passes.libraries.product_calls import call_products, fuse_bias
+from ridgeline.graph.passes.libraries.relu_epilogue import fuse_relu
 from ridgeline.graph.sizes import remembered
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.collectives import COLLECTIVES
@@ -117,15 +117,15 @@ def _for_library(
 
 PREPARE: tuple[Prepare, ...] = (
     Pass("strip_autograd", "drop gradient tags, variables and custom rules, read by autodiff alone",
-         _alone(erase), required=True, ops=ERASED),
+         _alone(strip_autograd), required=True, ops=ERASED),
     Pass("decompose", "write random bits, sorts and attention in ops that kernels implement",
-         lambda graph, how: spell(graph, how.is_library_call), required=True, ops=DECOMPOSED),
+         lambda graph, how: decompose(graph, how.is_library_call), required=True, ops=DECOMPOSED),
     Pass("scale_results", "move dequantization scales from a product's operand to its result",
-         _alone(lift_scales), ops={CAST}),
+         _alone(scale_results), ops={CAST}),
     Pass("lay_out_heads", "let a fused attention write its results in the layout of its queries",
-         _alone(place_heads), ops={ATTENTION, ATTENTION_GRADIENT}),
+         _alone(lay_out_heads), ops={ATTENTION, ATTENTION_GRADIENT}),
     Pass("prune_control_flow", "drop unread results, carried values and inputs of control flow",
-         _alone(prune), ops=CONTROL_FLOW),
+         _alone(prune_control_flow), ops=CONTROL_FLOW),
     Pass("prepare_bodies", "run these passes over the bodies of control flow",
          lambda graph, how: in_bodies(graph, _prepared_body), required=True, ops=CONTROL_FLOW),
     Pass("fold_batch_norms", "inference: fold batch normalisation into the weights before it",
@@ -143,14 +143,14 @@ PREPARE: tuple[Prepare, ...] = (
 
 CHECK: tuple[Optimize, ...] = (
     Pass("check_indices", "add an output that flags an index out of range",
-         _alone(with_index_flag), required=True, when=_for_jit, ops=FLAGGED),
+         _alone(add_index_flag), required=True, when=_for_jit, ops=FLAGGED),
 )  # fmt: skip
 
 OPTIMIZE: tuple[Optimize, ...] = (
     Pass("split_complex", "write complex arithmetic in real and imaginary parts",
-         _alone(complex_pairs), required=True, kinds={"complex"}),
+         _alone(split_complex), required=True, kinds={"complex"}),
     Pass("widen_sums", "accumulate scattered float sums in double precision, round once",
-         _alone(widened_sums), when=_on_gpu, required=True, ops={SCATTER}),
+         _alone(widen_sums), when=_on_gpu, required=True, ops={SCATTER}),
     Pass("simplify", "fold constants, apply exact identities, combine movement ops",
          _alone(simplify)),
     Pass("narrow_products", "compute a product in 16 bits if all readers round it to 16 bits",
@@ -158,26 +158,26 @@ OPTIMIZE: tuple[Optimize, ...] = (
     Pass("narrow_windows", "shrink contractions to the part of their result that is used",
          _alone(narrow_windows), ops={PAD}),
     Pass("one_pass_moments", "compute mean and variance in one reading of memory",
-         _alone(one_reading), when=_on_gpu, ops={REDUCE}),
+         _alone(one_pass_moments), when=_on_gpu, ops={REDUCE}),
     Pass("precise_moments", "compute means and variances of float32 in double precision",
          _alone(precise_moments), when=_on_cpu, ops={REDUCE}),
     Pass("join_updates", "compute last-write-wins scatters as a maximum over update numbers",
-         _alone(last_updates), when=_on_gpu, ops={SCATTER}),
+         _alone(join_updates), when=_on_gpu, ops={SCATTER}),
     Pass("tile_sorts", "split radix passes and selections into tiles, one per thread block",
-         lambda graph, to: tiled_sorts(graph, to.target.shared_memory_bytes()),
+         lambda graph, to: tile_sorts(graph, to.target.shared_memory_bytes()),
          when=_on_gpu, ops={RADIX, SMALLEST}),
     _for_library("convolution", "channels_last",
                  "give cuDNN convolutions, and the ops between them, channels-last layout",
-                 convolutions_last),
+                 to_channels_last),
     _for_library("convolution_with_relu", "fuse_relu",
                  "fuse a ReLU into the cuDNN convolution before it",
-                 with_rectifiers),
+                 fuse_relu),
     _for_library("attention", "call_attention",
                  "call cuDNN for the attention that it implements",
-                 with_attention_calls),
+                 call_attention),
     _for_library("product_with_bias", "fuse_bias",
                  "fuse a bias into the cuBLASLt product before it",
-                 with_biases),
+                 fuse_bias),
     Pass("simplify_again", "simplify what the library passes left",
          _alone(simplify), since="narrow_windows"),
     Pass("fit_windows", "drop padding that no index of a contraction reaches",
@@ -186,7 +186,7 @@ OPTIMIZE: tuple[Optimize, ...] = (
          _alone(split_collectives), ops=COLLECTIVES),
     _for_library("product", "call_products",
                  "call cuBLASLt for contractions that are matrix products",
-                 with_product_calls, ops={CONTRACT}),
+                 call_products, ops={CONTRACT}),
 )  # fmt: skip
 
 # ---- program to program --------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def prepare(graph: Graph, how: Recorded, observe: Observer | None = None) -> Gra
     Work on a mesh is prepared later, when a rank's share of it is written down.
     """
     if any(map(is_mesh, map(DEVICE, graph.order))):
-        return prune(erase(graph))
+        return prune_control_flow(strip_autograd(graph))
     return run_passes(PREPARE, graph, how, left_out(config.passes_until), observe)
 
 

@@ -49,7 +49,7 @@ from ridgeline.graph.passes.autodiff.backward_pass import (
 )
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.graph.passes.contractions.precise_moments import precise_moments
-from ridgeline.graph.passes.legalize.decompose import erase
+from ridgeline.graph.passes.legalize.decompose import strip_autograd
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import product
@@ -436,7 +436,7 @@ def _interpreted(piece: _Piece, whole: Graph) -> Interpreted:
         return piece.written
     if piece.seen < 2:
         return Interpreted(whole)
-    made = piece.written = Interpreted(erase(whole).on_fresh_leaves())
+    made = piece.written = Interpreted(strip_autograd(whole).on_fresh_leaves())
     with _lock:
         for old in _written_pieces.keep(id(piece), piece, len(whole.order)):
             old.written = None

@@ -19,7 +19,7 @@ from ridgeline.fusion.recompute import recomputed
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import MOST_NODES, Graph, elements, is_costly, nbytes, recomputation
 from ridgeline.graph.node import PROJ, Node
-from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
+from ridgeline.graph.passes.legalize.complex_pairs import split_complex
 from ridgeline.graph.sizes import Size
 from ridgeline.loops.lowering.elements import is_bitcast, pads_inside, widens
 from ridgeline.loops.lowering.own_loops import has_loops
@@ -58,7 +58,7 @@ def on_host(node: Node) -> bool:
 @lru_cache(maxsize=1024)
 def _needs_host(part: Body) -> bool:
     """True if a body holds a NumPy call: then Python runs the loop."""
-    return any(map(on_host, complex_pairs(part.graph).computed))
+    return any(map(on_host, split_complex(part.graph).computed))
 
 
 def _tests_indices(node: Node) -> bool:

@@ -21,7 +21,7 @@ from ridgeline.execution.tiers import Interpreted, Runnable, is_library_call, pr
 from ridgeline.graph.graph import Graph, nbytes
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe
-from ridgeline.graph.passes.legalize.decompose import erase
+from ridgeline.graph.passes.legalize.decompose import strip_autograd
 from ridgeline.ops.collectives import started
 from ridgeline.record.modes import modes
 from ridgeline.runtime.buffer import space
@@ -31,7 +31,7 @@ from ridgeline.sharding.pipeline import PipelineStep, StagePasses, peak_activati
 def runnable(graph: Graph) -> Runnable:
     """A program of a rank's own device."""
     if config.tier == "interpreter" or modes.eager:
-        return Interpreted(erase(graph))
+        return Interpreted(strip_autograd(graph))
     return program_for(prepare(graph, Recorded("deferred", is_library_call)))
 
 

@@ -19,7 +19,7 @@ from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.libraries.attention import CALLS, with_attention_calls
+from ridgeline.graph.passes.libraries.attention import CALLS, call_attention
 from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import ATTENTION_GRADIENT, attention
 from ridgeline.ops.differentiate import reverse
@@ -189,7 +189,7 @@ def test_a_gradient_reads_the_result_and_stays_the_same() -> None:
     out, lse = attention(*given[:3], None, 0.5, True)
     parts = [p for p in reverse([out], [given[3]], given[:3]) if p is not None]
     roots = [out, lse, *parts]
-    made = with_attention_calls(Graph.below(roots), lambda node: True).outputs
+    made = call_attention(Graph.below(roots), lambda node: True).outputs
     found = [n for n in topological(made) if n.op in CALLS]
     assert [n.op for n in found] == list(CALLS)
     assert found[1].inputs[4].inputs == (found[0],)  # the result itself
@@ -204,7 +204,7 @@ def test_a_gradient_of_lse_is_no_call() -> None:
     out, lse = attention(*given[:3], None, 0.5, False)
     seed = leaf(lse.type)
     parts = [p for p in reverse([out, lse], [given[3], seed], given[:3]) if p is not None]
-    made = with_attention_calls(Graph.below(parts), lambda node: True).outputs
+    made = call_attention(Graph.below(parts), lambda node: True).outputs
     assert any(n.op is ATTENTION_GRADIENT for n in topological(made))
 
 

@@ -11,7 +11,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, node
-from ridgeline.graph.passes.legalize.decompose import last_updates, tiled_sorts, widened_sums
+from ridgeline.graph.passes.legalize.decompose import join_updates, tile_sorts, widen_sums
 from ridgeline.ops.gather import scatter
 from ridgeline.ops.radix import RANK, DigitAttrs
 from ridgeline.ops.sort import sort
@@ -104,7 +104,7 @@ def test_selections_compile_for_every_architecture(arch: str) -> None:
 
     x = given(dtypes.float32, 3, 5000)
     outputs = prepared(sort(x, 1, True, 40), [x])
-    written = tiled_sorts(Graph(outputs, [x]), T4.shared_bytes).outputs
+    written = tile_sorts(Graph(outputs, [x]), T4.shared_bytes).outputs
     texts = [generate(made.kernel).text for made in schedule(written, [x], T4)]
     for image in compile_all(texts, arch):
         assert image.startswith(b"\x7fELF")
@@ -125,7 +125,7 @@ def test_tiles_fit_every_gpu(gpu: GpuMachine) -> None:
 
     for dtype in (dtypes.float64, dtypes.float32):
         x = given(dtype, 100_000)
-        written = tiled_sorts(Graph(prepared(sort(x, 0), [x]), [x]), gpu.shared_bytes).outputs
+        written = tile_sorts(Graph(prepared(sort(x, 0), [x]), [x]), gpu.shared_bytes).outputs
         sources = [generate(made.kernel) for made in schedule(written, [x], gpu)]
         launches = [launch for source in sources for launch in source.launches]
         assert all(launch.shared_bytes <= gpu.shared_bytes for launch in launches)
@@ -185,7 +185,7 @@ def test_the_last_update_of_a_place_counts(
     inputs = [x, y, *indices]
     output = scatter(x, y, indices, axes)
     (wanted,) = evaluate([output], dict(zip(inputs, arrays)))
-    for roots in ((output,), last_updates(Graph.below([output])).outputs):
+    for roots in ((output,), join_updates(Graph.below([output])).outputs):
         (found,) = interpreted(roots, inputs, arrays)
         np.testing.assert_array_equal(found, wanted)
 
@@ -199,7 +199,7 @@ def test_updates_along_an_axis(shape: tuple[int, int], axis: int) -> None:
     arrays = [base, RNG.integers(0, shape[axis], shape), new]
     output = call("scatter", x, axis, index, y)
     (wanted,) = evaluate([output], dict(zip([x, index, y], arrays)))
-    for roots in ((output,), last_updates(Graph.below([output])).outputs):
+    for roots in ((output,), join_updates(Graph.below([output])).outputs):
         (found,) = interpreted(roots, [x, index, y], arrays)
         np.testing.assert_array_equal(found, wanted)
 
@@ -210,7 +210,7 @@ def test_few_updates_and_those_of_many_rows_stay_in_order() -> None:
     for index in (few, several):
         updates = given(dtypes.float32, *index.shape, 1 << 14)  # type: ignore[arg-type]
         output = scatter(x, updates, [index], (0,))
-        assert last_updates(Graph.below([output])).outputs == (output,)
+        assert join_updates(Graph.below([output])).outputs == (output,)
 
 
 def _on_gpu(dtype: DType, *shape: int) -> Node:
@@ -225,7 +225,7 @@ def test_rows_are_summed_in_shared_memory(
     x, y = _on_gpu(dtype, rows, places), _on_gpu(dtype, rows, updates)
     i = _on_gpu(dtypes.int64, rows, updates)
     outputs = prepared([call("scatter_add", x, 1, i, y)], [x, i, y])
-    outputs = list(widened_sums(Graph(outputs, [x, i, y])).outputs)
+    outputs = list(widen_sums(Graph(outputs, [x, i, y])).outputs)
     base, added = (RNG.standard_normal((rows, n)).astype(dtype.numpy) for n in (places, updates))
     at = RNG.integers(0, places, (rows, updates))
     made = schedule(outputs, [x, i, y], SMALL_GPU)
@@ -251,6 +251,6 @@ def test_scatters_compile_for_every_architecture(arch: str) -> None:
         (call("scatter_add", x, 1, i, y), [x, i, y]),
         (call("index_add", lines, 0, at, new), [lines, at, new]),
     ):
-        outputs = widened_sums(Graph(prepared([output], inputs), inputs)).outputs
+        outputs = widen_sums(Graph(prepared([output], inputs), inputs)).outputs
         texts += [generate(made.kernel).text for made in schedule(outputs, inputs, H200)]
     assert all(image.startswith(b"\x7fELF") for image in compile_all(texts, arch))

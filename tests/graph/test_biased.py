@@ -16,7 +16,7 @@ from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.libraries.product_calls import with_biases
+from ridgeline.graph.passes.libraries.product_calls import fuse_bias
 from ridgeline.nn.functional import linear
 from ridgeline.ops.contract import CONTRACT, PRODUCT
 from ridgeline.runtime.cuda import cublaslt
@@ -46,7 +46,7 @@ def simple(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
 
 def joined(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
     graph = Graph.below([simple(made, *inputs)])
-    return with_biases(graph, CublasProduct(T4).matches_with_bias).outputs[0]
+    return fuse_bias(graph, CublasProduct(T4).matches_with_bias).outputs[0]
 
 
 def ops(root: Node) -> list[str]:

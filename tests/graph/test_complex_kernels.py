@@ -19,7 +19,7 @@ from ridgeline import dtypes
 from ridgeline.compiler.memory_plan import HostCall, KernelCall
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf, topological
-from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
+from ridgeline.graph.passes.legalize.complex_pairs import split_complex
 from ridgeline.graph.printer import format_graph
 from ridgeline.ops.elementwise import mul
 
@@ -266,9 +266,9 @@ def test_gradients_and_loops_over_complex_numbers() -> None:
 
 def test_the_pass_leaves_real_graphs_and_writes_out_products() -> None:
     real = leaf(TensorType((3,), dtypes.float32, "cpu"))
-    assert complex_pairs(Graph([real], [real])).outputs == (real,)
+    assert split_complex(Graph([real], [real])).outputs == (real,)
     place = leaf(TensorType((3,), dtypes.complex64, "cpu"))
-    (made,) = complex_pairs(Graph([mul(place, place)], [place])).outputs
+    (made,) = split_complex(Graph([mul(place, place)], [place])).outputs
     order = topological([made], lambda n: n is place)
     inside = [n for n in order if n.dtype.kind == "complex"]
     assert [n.op.name for n in inside] == ["leaf", "alias"]

@@ -18,7 +18,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
 from ridgeline.graph.passes.libraries.channels_last import is_product
 from ridgeline.graph.passes.libraries.convolutions import recognise
-from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
+from ridgeline.graph.passes.libraries.relu_epilogue import fuse_relu
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs, Way
 from ridgeline.ops.differentiate import reverse
@@ -201,7 +201,7 @@ def test_what_does_not_pay_stays() -> None:
 
 def rectified(roots: list[Node]) -> list[Node]:
     """Arranged, with every ReLU inside the convolution before it."""
-    return list(with_rectifiers(Graph.below(arranged(roots)), everywhere).outputs)
+    return list(fuse_relu(Graph.below(arranged(roots)), everywhere).outputs)
 
 
 def relu(value: Node) -> Node:

@@ -11,7 +11,7 @@ from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.contractions.one_pass_moments import one_reading
+from ridgeline.graph.passes.contractions.one_pass_moments import one_pass_moments
 from ridgeline.ops.differentiate import reverse
 from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, neg, sub
 from ridgeline.ops.movement import broadcast
@@ -41,7 +41,7 @@ def once(*roots: Node) -> list[Node]:
 
 
 def left_alone(*roots: Node) -> bool:
-    return one_reading(Graph.below(roots)).outputs == roots
+    return one_pass_moments(Graph.below(roots)).outputs == roots
 
 
 def folds(roots: list[Node]) -> list[Node]:

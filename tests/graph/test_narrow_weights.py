@@ -14,7 +14,7 @@ from ridgeline.compiler import lower_graph
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
+from ridgeline.graph.passes.libraries.dequantize_epilogue import scale_results
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import cast, mul
@@ -85,7 +85,7 @@ def test_scales_that_are_not_summed_leave_the_product(along: tuple[int, ...], li
     w = leaf(TensorType(sizes, dtypes.int8))
     s = leaf(TensorType(tuple(sizes[a] for a in along), dtypes.float32))
     wide = mul(cast(w, dtypes.float32), broadcast(s, sizes, along))
-    (made,) = lift_scales(Graph([einsum("mk,nk->mn", x, wide)], [x, w, s])).outputs
+    (made,) = scale_results(Graph([einsum("mk,nk->mn", x, wide)], [x, w, s])).outputs
     assert (made.op is not CONTRACT) is lifted
 
 

@@ -14,7 +14,7 @@ from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.libraries.attention import place_heads
+from ridgeline.graph.passes.libraries.attention import lay_out_heads
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
 from ridgeline.ops.differentiate import reverse
 from ridgeline.ops.movement import permute, reshape, slice_
@@ -47,7 +47,7 @@ def test_gradients_of_one_projection_are_one_result(cut: Any) -> None:
     assert gradient is not None
     given = {base, ct}.__contains__
     before = [flat, gradient]
-    after = place_heads(Graph(before, [base, ct])).outputs
+    after = lay_out_heads(Graph(before, [base, ct])).outputs
     found = {n.op: n for n in topological(after, given)}
     assert found[ATTENTION].attrs.beside and found[ATTENTION_GRADIENT].attrs.joined
     assert "concat" not in {op.name for op in found} and "pad" not in {op.name for op in found}
@@ -60,4 +60,4 @@ def test_gradients_of_one_projection_are_one_result(cut: Any) -> None:
 def test_heads_one_after_the_other_stay_so() -> None:
     q = leaf(TensorType((BATCH, HEADS, LENGTH, WIDTH), dtypes.float32, "cpu"))
     out, _ = attention(q, q, q, None, 0.5, False)
-    assert place_heads(Graph([out], [q])).outputs == (out,)
+    assert lay_out_heads(Graph([out], [q])).outputs == (out,)

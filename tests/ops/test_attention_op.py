@@ -15,7 +15,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
-from ridgeline.graph.passes.legalize.decompose import spell
+from ridgeline.graph.passes.legalize.decompose import decompose
 from ridgeline.nn.functional import scaled_dot_product_attention as attend
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention, attention_gradient
 from ridgeline.ops.differentiate import reverse
@@ -251,7 +251,7 @@ def test_backward_reads_the_operands_the_result_and_one_number_a_row() -> None:
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_pass_writes_both_ops_out(masked: bool) -> None:
     roots, inputs = graph(masked=masked)
-    plain = list(spell(Graph(roots, inputs)).outputs)
+    plain = list(decompose(Graph(roots, inputs)).outputs)
     assert not any(n.op in (ATTENTION, ATTENTION_GRADIENT) for n in topological(plain))
     assert [n.type for n in plain] == [n.type for n in roots]
     given = {
@@ -267,14 +267,14 @@ def test_the_pass_writes_both_ops_out(masked: bool) -> None:
 
 def test_the_pass_leaves_what_a_device_computes_whole() -> None:
     roots, inputs = graph()
-    kept = list(spell(Graph(roots, inputs), lambda node: node.op is ATTENTION).outputs)
+    kept = list(decompose(Graph(roots, inputs), lambda node: node.op is ATTENTION).outputs)
     assert kept[:2] == roots[:2]
     assert not any(n.op is ATTENTION_GRADIENT for n in topological(kept))
 
 
 def test_no_matrix_of_the_forward_pass_is_one_of_the_backward_pass() -> None:
     roots, inputs = graph()
-    plain = list(spell(Graph(roots, inputs)).outputs)
+    plain = list(decompose(Graph(roots, inputs)).outputs)
     ends = {*inputs, plain[1]}
     before, after = (set(topological(part, ends.__contains__)) for part in (plain[:1], plain[2:]))
     shared = {n for n in before & after if n.shape[-2:] in ((16, 24), (24, 16)) and n.inputs}

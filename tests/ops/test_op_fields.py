@@ -12,7 +12,7 @@ from ridgeline.errors import GradientError, RidgelineError
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, Op, leaf, over, topological
-from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
+from ridgeline.graph.passes.legalize.complex_pairs import split_complex
 from ridgeline.ops.tracking import CUSTOM
 from tests.autograd.test_vmap import as_node
 from tests.ops.batching_examples import all_rows, examples
@@ -83,7 +83,7 @@ def test_what_acts_on_parts_gives_the_same_numbers(name: str) -> None:
             continue
         inputs = tuple(with_imaginary_parts(operand) for operand in current.inputs)
         graph = Graph.below([over(current, inputs)])
-        split = complex_pairs(graph)
+        split = split_complex(graph)
         moved = ("movement", "leaf")
         assert not any(n.dtype.kind == "complex" and n.op.family not in moved for n in split.order)
         before, after = (evaluate(g.outputs)[0] for g in (graph, split))

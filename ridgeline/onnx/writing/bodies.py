@@ -11,7 +11,7 @@ from onnx import GraphProto, ValueInfoProto, helper
 from ridgeline import dtypes
 from ridgeline.graph.body import Body
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.graph.passes.legalize.decompose import erase, spell
+from ridgeline.graph.passes.legalize.decompose import decompose, strip_autograd
 from ridgeline.onnx.writing.emitter import Emitter, OnnxExportError, onnx_type
 from ridgeline.ops.control.loop import LoopAttrs
 from ridgeline.ops.sort import SORT
@@ -21,7 +21,7 @@ Write: TypeAlias = Callable[[Emitter, Node], None]
 
 def _inside(emitter: Emitter, body: Body, names: Sequence[str], write: Write) -> list[str]:
     """Write a body into an emitter; its inputs have these names, and its results those given."""
-    graph = spell(erase(body.graph), lambda node: node.op is SORT)
+    graph = decompose(strip_autograd(body.graph), lambda node: node.op is SORT)
     emitter.names.update(zip(graph.inputs, names))
     for node in graph.order:
         if node not in emitter.names:

@@ -25,7 +25,7 @@ from ridgeline.errors import BadValueError, RidgelineError
 from ridgeline.files import write_whole
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.legalize.decompose import erase, spell
+from ridgeline.graph.passes.legalize.decompose import decompose, strip_autograd
 from ridgeline.graph.sizes import Sym
 from ridgeline.nn.module import Module
 from ridgeline.onnx.model import read_model
@@ -144,7 +144,8 @@ def _model(
 ) -> ModelProto:  # fmt: skip
     """The recorded call as a model."""
     emitter = Emitter(opset)
-    graph = spell(erase(Graph(recording.outputs, recording.inputs)), lambda node: node.op is SORT)
+    recorded = strip_autograd(Graph(recording.outputs, recording.inputs))
+    graph = decompose(recorded, lambda node: node.op is SORT)
     weights = _weight_names(function)
     inputs = []
     named_sizes: dict[Any, str] = {}

@@ -17,7 +17,7 @@ from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.control.repeat import WHILE
 
 
-def prune(graph: Graph) -> Graph:
+def prune_control_flow(graph: Graph) -> Graph:
     """The graph with control flow that computes only what is read."""
     read: dict[Node, set[int]] = {}
     for current in graph.computed:

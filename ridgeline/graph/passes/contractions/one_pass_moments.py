@@ -35,7 +35,7 @@ from ridgeline.ops.reduce import REDUCE, kept_axes, sum_
 _ADD, _SUB, _MUL, _DIV, _NEG = (ROWS[name] for name in ("add", "sub", "mul", "div", "neg"))
 
 
-def one_reading(graph: Graph) -> Graph:
+def one_pass_moments(graph: Graph) -> Graph:
     """The graph with means and variances of widened values computed in one reading."""
     sums = [n for n in graph.computed if n.op is REDUCE and _is_column_sum(n)]
     about = variance_sums(sums).items()

@@ -22,7 +22,7 @@ from ridgeline.ops.movement import concat, reshape, slice_
 from ridgeline.ops.reinterpret import parts_alias, whole_alias
 
 
-def complex_pairs(graph: Graph) -> Graph:
+def split_complex(graph: Graph) -> Graph:
     """The graph without complex arithmetic."""
     return _Rewrite().run(graph)
 

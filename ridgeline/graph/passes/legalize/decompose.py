@@ -72,7 +72,7 @@ WRITTEN = frozenset((RANDOM_BITS, *_SEVERAL))  # ops of which kernels never see 
 DECOMPOSED = WRITTEN | {SCATTER, SCAN, LINEAR_SCAN}  # of these, those that sum floats
 
 
-def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> Graph:
+def decompose(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> Graph:
     """The graph with such ops written out, except where `keeps` holds."""
     written: dict[Node, Sequence[Node]] = {}
 
@@ -101,7 +101,7 @@ def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> G
 # %2 = mul %1, %1
 
 
-def erase(graph: Graph) -> Graph:
+def strip_autograd(graph: Graph) -> Graph:
     """The graph without the nodes that only differentiation reads."""
     outputs: dict[Node, Sequence[Node]] = {}  # what each custom node passes through
 
@@ -124,7 +124,7 @@ _SHORTEST, _LONGEST = 512, 4096  # elements of a tile
 _ELEMENT = 24  # bytes of shared memory that an element takes at most
 
 
-def tiled_sorts(graph: Graph, shared_bytes: int) -> Graph:
+def tile_sorts(graph: Graph, shared_bytes: int) -> Graph:
     """The graph with radix passes and selections, over rows of known length, by tiles."""
     longest = min(1 << (shared_bytes // _ELEMENT).bit_length() - 1, _LONGEST)
     written: dict[Node, Sequence[Node]] = {}
@@ -156,12 +156,12 @@ _FEW_UPDATES = 64  # that a thread makes one after another
 _MANY_ROWS = 1 << 14  # whose updates run side by side
 
 
-def widened_sums(graph: Graph) -> Graph:
+def widen_sums(graph: Graph) -> Graph:
     """The graph with scattered sums in double precision, for kernels without scratch for them."""
     return graph.rebuilt(lambda node, inputs: widened(node, inputs) if node.op is SCATTER else None)
 
 
-def last_updates(graph: Graph) -> Graph:
+def join_updates(graph: Graph) -> Graph:
     """The graph with last-write-wins scatters as reductions over update numbers."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:

@@ -23,7 +23,7 @@ from ridgeline.ops.index_checks import index_flag
 FLAGGED = frozenset((GATHER, SCATTER, CHECKED, COND, LOOP, WHILE))  # ops that may need a flag
 
 
-def with_index_flag(graph: Graph) -> Graph:
+def add_index_flag(graph: Graph) -> Graph:
     """The graph with a flag as its last output; the same graph if no index needs it.
 
     Control flow returns flags too.

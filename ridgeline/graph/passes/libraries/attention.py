@@ -1,12 +1,12 @@
 """Attention as library calls: the layout of its results, and which of it a library has.
 
-`place_heads`: results lie as queries do, gradients as the projection behind them does. Queries that
-a projection made lie head beside head in each row; so does what the next projection reads, and the
-gradient of the first one. Where a device computes attention whole, its results are written in that
-order, and the permutes around it are views. Where queries, keys and values are parts of one
-projection, their gradients are written as parts of its gradient.
+`lay_out_heads`: results are laid out as the queries are, gradients as the projection reads them.
+Queries that a projection made have head beside head in each row; so does what the next projection
+reads, and the gradient of the first one. If a device computes attention in one call, its results
+are written in that order, and the permutes around it are views. If queries, keys and values are
+parts of one projection, their gradients are written as parts of its gradient.
 
-`with_attention_calls`: attention without a mask is one call of a library.
+`call_attention`: attention without a mask is one call of a library.
 
 %9 = reduce sum (mul (cast %6), (cast %4))       becomes
 %10 = attention_gradient %1, %2, %3, %5, %9, %6  ->  attention_gradient_call %1, %2, %3, %5, %4, %6
@@ -68,7 +68,7 @@ CALLS = (ATTENTION_CALL, ATTENTION_GRADIENT_CALL)
 # ---- passes --------------------------------------------------------------------------------------
 
 
-def place_heads(graph: Graph) -> Graph:
+def lay_out_heads(graph: Graph) -> Graph:
     """The graph with attention results laid out as the queries are."""
 
     def placed(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -138,7 +138,7 @@ def _beside(queries: Node, graph: Graph) -> bool:
     return strides[-3] < strides[-2]
 
 
-def with_attention_calls(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
+def call_attention(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
     """The graph with library calls for the attentions for which `computes` holds."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:

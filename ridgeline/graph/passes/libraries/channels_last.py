@@ -55,7 +55,7 @@ _ACCESS_BYTES = 16
 Chooses = Callable[[ConvolveAttrs, Node], Way | None]
 
 
-def convolutions_last(graph: Graph, chooses: Chooses) -> Graph:
+def to_channels_last(graph: Graph, chooses: Chooses) -> Graph:
     """The graph with library convolutions, and what is between them, in channels last."""
     known = {n: conv for n in graph.computed if (conv := recognise(n)) is not None}
     ways = {n: way for n, (attrs, *_) in known.items() if (way := chooses(attrs, n)) is not None}

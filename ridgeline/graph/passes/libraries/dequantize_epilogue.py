@@ -22,7 +22,7 @@ _MUL = ROWS["mul"]
 _BYTES = (dtypes.int8, dtypes.uint8)
 
 
-def lift_scales(graph: Graph) -> Graph:
+def scale_results(graph: Graph) -> Graph:
     """The graph with scales applied to the results of the products that read scaled weights."""
     if not any(_widens_bytes(n) for n in graph.computed):
         return graph

@@ -26,7 +26,7 @@ from ridgeline.ops.movement import BROADCAST, RESHAPE
 _ADD = ROWS["add"]
 
 
-def with_product_calls(graph: Graph, computes: Callable[[Node, Graph], bool]) -> Graph:
+def call_products(graph: Graph, computes: Callable[[Node, Graph], bool]) -> Graph:
     """The graph with library products for the contractions for which `computes` holds.
 
     Widened views of 16-bit values are read as they are.
@@ -54,7 +54,7 @@ def _narrow(operands: Sequence[Node], dtype: DType) -> tuple[Node, Node]:
     return left, right
 
 
-def with_biases(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
+def fuse_bias(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
     """The graph with library products that add a vector, where `computes` holds."""
     if not any(computes(n) for n in graph.computed):
         return graph

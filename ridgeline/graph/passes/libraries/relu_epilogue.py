@@ -25,7 +25,7 @@ Readers = dict[Node, list[Node]]
 Computes = Callable[[ConvolveAttrs, Node], bool]
 
 
-def with_rectifiers(graph: Graph, computes: Computes) -> Graph:
+def fuse_relu(graph: Graph, computes: Computes) -> Graph:
     """The graph with convolutions and their ReLU as one op, where `computes` holds."""
     readers = graph.readers()
     taken: dict[Node, Node] = {}  # what comes before a ReLU, and the convolution in it
