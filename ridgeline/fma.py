@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ridgeline.float_errors import float_errors_ignored
+
 Array = npt.NDArray[Any]
 _SPLITTER = float(2**27 + 1)
 _SMALL, _LARGE = 2.0**-900, 2.0**900  # between these no step below can overflow or underflow
@@ -16,7 +18,7 @@ _SMALL, _LARGE = 2.0**-900, 2.0**900  # between these no step below can overflow
 def fma(a: Array, b: Array, c: Array) -> Array:
     """a * b + c with one rounding, for float32 and float64."""
     a, b, c = np.broadcast_arrays(a, b, c)
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         return _fma32(a, b, c) if a.dtype == np.float32 else _fma64(a, b, c)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.fma import fma
 from ridgeline.values import bessel, errorfunctions, gamma, philox
 from ridgeline.values.wide import Array as Array, widened
@@ -282,7 +283,7 @@ def result_type(row: ScalarOp, operands: tuple[DType, ...]) -> DType:
 
 def evaluate(name: str, *operands: Array) -> Array:
     """The value of a scalar operation on arrays, as the definition has it, without warnings."""
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         return value_of(TABLE[name], operands)
 
 
@@ -305,7 +306,7 @@ def cast(value: Array, dtype: DType) -> Array:
         return np.asarray(value != 0)
     if source.kind == "c" and dtype.kind != "complex":
         value = value.real
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         return _rounded(value, dtype.numpy)
 
 
@@ -325,7 +326,7 @@ def _whole(value: Array, dtype: DType, room: int) -> Array:
 
 def _saturated(value: Array, integers: np.dtype[Any]) -> Array:
     limits = np.iinfo(integers)
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         inside = np.nan_to_num(np.trunc(value), nan=0.0, posinf=np.inf, neginf=-np.inf)
         converted = np.clip(inside, float(limits.min), float(limits.max)).astype(integers)
     # float(max) may round up past the largest integer, so set the top explicitly

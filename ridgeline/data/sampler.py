@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.functions.random import chosen_generator
 
 Indices = NDArray[np.int64]
@@ -139,7 +140,7 @@ class WeightedRandomSampler(EpochSampler):
         ends = np.cumsum(self.weights)
         if not self.replacement:  # the first to come of as many exponential waiting times
             unit = RandomStream(self.seed, epoch).uniform(0.0, 1.0, len(self.weights))
-            with np.errstate(divide="ignore"):
+            with float_errors_ignored():
                 return np.argsort(-np.log1p(-unit) / self.weights)[: self.num_samples]
         drawn = RandomStream(self.seed, epoch).uniform(0.0, float(ends[-1]), self.num_samples)
         return np.searchsorted(ends, drawn, side="right").astype(np.int64)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ridgeline.errors import ComputeError, RidgelineError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import LEAF, PROJ, Node, topological
 from ridgeline.graph.origins import describe
 from ridgeline.scalars import Array
@@ -61,7 +62,7 @@ def evaluate(
                 uses[source] = uses.get(source, 0) + 1
     for root in roots:
         uses[root] = uses.get(root, 0) + 1
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         for current in order:
             if current in known:
                 continue

@@ -19,6 +19,7 @@ import numpy as np
 from ridgeline import scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, hashed_once, leaf, node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.index.polynomial import Affine
@@ -138,7 +139,7 @@ def summed(attrs: ContractAttrs, inputs: Sequence[Array]) -> Array:
     for array, maps in zip(inputs, (attrs.left, attrs.right)):
         view, axes = _window(np.ascontiguousarray(array), maps, attrs.extents)  # type: ignore[arg-type]
         operands += [view, axes]
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         total = np.asarray(np.einsum(*operands, list(attrs.output), optimize=True))
     return np.asarray(total + total.dtype.type(0))
 

@@ -19,6 +19,7 @@ import numpy as np
 from ridgeline import scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.batching import leading, repeated
@@ -178,7 +179,7 @@ def number_array(value: complex | float | int | bool, dtype: DType) -> Array:
     """A number as a 0-d array; one that is too large becomes infinite, without a warning."""
     if not isinstance(value, complex) and -_FITS < value < _FITS:
         return np.array(value, dtype.numpy)
-    with np.errstate(over="ignore"):
+    with float_errors_ignored():
         return np.array(value, dtype.numpy)
 
 

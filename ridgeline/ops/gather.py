@@ -17,6 +17,7 @@ import numpy as np
 
 from ridgeline import dtypes, scalars
 from ridgeline.errors import DTypeError, IndexRangeError, ShapeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.origins import describe, running
 from ridgeline.graph.sizes import Size
@@ -203,7 +204,7 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     for axis, index in zip(attrs.axes, indices):
         check_range(index, base.shape[axis], axis, current)
     if attrs.mode in ("add", WIDE_ADD):
-        with np.errstate(all="ignore"):
+        with float_errors_ignored():
             added = sums.scattered(_rows(base, attrs.axes), updates, indices)
             back = np.argsort((*attrs.axes, *kept_axes(base.ndim, attrs.axes)))
             return (scalars.cast(np.transpose(added, back), current.dtype),)
@@ -213,7 +214,7 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     if attrs.mode == "set":
         rows[indices] = updates
     else:
-        with np.errstate(all="ignore"):
+        with float_errors_ignored():
             joining = updates.astype(result.dtype)
             _NUMPY[attrs.mode].at(rows, indices, joining)
     return (scalars.cast(result, current.dtype),)

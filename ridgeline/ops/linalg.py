@@ -14,6 +14,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, LinAlgError, ShapeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import conj, imag, join, real, real_of
@@ -227,7 +228,7 @@ def solve_triangular(a: Node, b: Node, upper: bool, unit: bool) -> Node:
 
 
 def _triangular_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         attrs = current.attrs
         result = matrices.solve_triangular(inputs[0], inputs[1], attrs.upper, attrs.unit)
         return (result.astype(current.dtype.numpy),)
@@ -311,7 +312,7 @@ def matrix_exponential(a: Node) -> Node:
 
 def _exponential_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     wide = inputs[0].astype(np.complex128 if inputs[0].dtype.kind == "c" else np.float64)
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         return (matrices.exponential(wide).astype(current.dtype.numpy),)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.batching import shift_axis
@@ -99,7 +100,7 @@ def _infer(types: Sequence[TensorType], attrs: ReduceAttrs) -> tuple[TensorType,
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
     if attrs.monoid in ("sum", "wide_sum"):
-        with np.errstate(all="ignore"):
+        with float_errors_ignored():
             return (scalars.cast(sums.total(source, attrs.axes), current.dtype),)
     narrow = current.dtype.kind == "float" and current.dtype.itemsize < 4
     wide = source.astype(np.float32) if narrow else source
@@ -109,7 +110,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
             (False, True) if current.dtype.kind == "bool" else
             (np.iinfo(source.dtype).min, np.iinfo(source.dtype).max))  # fmt: skip
         initial = limits[0] if attrs.monoid == "max" else limits[1]
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         ufunc = _NUMPY[attrs.monoid]
         extra = {} if initial is None else {"initial": initial}
         result = ufunc.reduce(wide, axis=attrs.axes, dtype=wide.dtype, **extra)

@@ -17,6 +17,7 @@ import numpy as np
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.batching import shift_axis
@@ -126,7 +127,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
     wide = _widened(source, current.dtype)
     turned = np.flip(wide, attrs.axis) if attrs.reverse else wide
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         if attrs.monoid == "sum" and is_compensated(current.dtype, source.shape[attrs.axis]):
             result = sums.running_sums(turned, attrs.axis)
         else:
@@ -174,7 +175,7 @@ def _linear_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     result = np.empty_like(terms)
     order = range(len(terms) - 1, -1, -1) if attrs.reverse else range(len(terms))
     state = np.zeros(terms.shape[1:], terms.dtype)
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         if is_compensated(current.dtype, len(terms)) and terms.dtype.kind == "f":
             sums.recurrence(factors, terms, order, result)
         else:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ridgeline import dtypes, scalars
 from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import leading
 from ridgeline.ops.elementwise import (
@@ -71,7 +72,7 @@ def _row(
     fixed: tuple[int, ...] = (),
 ) -> Op:
     def value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        with np.errstate(all="ignore"):
+        with float_errors_ignored():
             result = function(*(_wide(array) for array in inputs))
             return (np.asarray(result).astype(current.dtype.numpy),)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import scalars
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.scalars import Array
 
 
@@ -36,7 +37,7 @@ def _clz(value: Array) -> Array:
 
 def _ffs(value: Array) -> Array:
     bits = _unsigned(np.ascontiguousarray(value))
-    with np.errstate(over="ignore"):
+    with float_errors_ignored():
         lowest = bits & (~bits + bits.dtype.type(1))
     found = value.dtype.itemsize * 8 - _clz(lowest)
     return np.where(bits == 0, 0, found).astype(np.int32)

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.values.errorfunctions import erfc
 from ridgeline.values.wide import EULER, PI, Array, number
 
@@ -39,7 +40,7 @@ def lgamma(x: Array) -> Array:
     right = _lgamma_right(np.where(reflected, 1 - x, x))
     pi = number(PI, x)
     sine = np.abs(np.sin(pi * (x - np.rint(x))))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with float_errors_ignored():
         left = np.log(pi / sine) - right
     small = np.abs(x) < 1e-20  # where 1 - x would lose it
     left = np.where(small, -np.log(np.where(small & (x != 0), np.abs(x), 1)), left)

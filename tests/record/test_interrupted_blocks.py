@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ridgeline as rl
@@ -29,6 +30,7 @@ from ridgeline.atomic import sealed
 from ridgeline.collector import paused
 from ridgeline.compiler.background import background
 from ridgeline.execution import flush_log
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.origins import running
 from ridgeline.graph.sizes import _deciding
@@ -107,6 +109,7 @@ BLOCKS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "record_flushes": (rl.record_flushes, lambda: flush_log._kept.logs),
     "the compiler needed": (background.needed, lambda: len(background._needed)),
     "notes": (lambda: noted({}), lambda: _noting.notes),
+    "no reports of NumPy": (float_errors_ignored, np.geterr),
 }
 
 
@@ -132,6 +135,21 @@ def test_an_interrupt_leaves_a_block_as_it_found_it(name: str) -> None:
         _nothing()
 
     _check_moments(action, lambda: state() == before)
+
+
+def test_an_interrupted_evaluation_leaves_the_reports_of_numpy_on() -> None:
+    before = np.geterr()
+
+    def action() -> None:
+        with rl.config.override(tier="interpreter"):
+            (rl.arange(4) / 0).sum().numpy()
+
+    _check_moments(action, lambda: np.geterr() == before)
+
+
+def test_no_module_switches_the_reports_of_numpy_off_by_python_code() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert "errstate(" not in path.read_text(), f"{path}: use float_errors_ignored"
 
 
 def test_the_moments_find_an_exit_in_python() -> None:

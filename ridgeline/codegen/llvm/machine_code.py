@@ -38,8 +38,8 @@ __all__ = [
 
 _PACKAGE = Path(__file__).parents[2]
 _COMPILER_SOURCES = (
-    "scalars.py", "fma.py", "values", "dtypes.py", "index", "graph", "ops", "loops", "schedules",
-    "fusion", "codegen", "compiler", "runtime",
+    "scalars.py", "fma.py", "float_errors.py", "values", "dtypes.py", "index", "graph", "ops",
+    "loops", "schedules", "fusion", "codegen", "compiler", "runtime",
 )  # fmt: skip
 DOT_INTRINSICS = {
     "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps",

@@ -12,6 +12,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.index.intervals import RULES
 from ridgeline.loops.ir import Const, Expr, OpExpr
 
@@ -82,7 +83,7 @@ def _of_op(expr: OpExpr, operands: list[Bounds]) -> Bounds | None:
 
 def _rounded(low: float, high: float, dtype: DType) -> Bounds:
     """Bounds in a type, from bounds in float64: rounding is monotonic."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with float_errors_ignored():
         ends = np.nextafter([low, high], [-math.inf, math.inf])
         if dtype is not dtypes.float64:
             ends = ends.astype(np.float32).astype(dtype.numpy)

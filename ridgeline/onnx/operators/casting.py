@@ -10,6 +10,7 @@ import numpy as np
 
 import ridgeline as rl
 from ridgeline import dtypes
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.onnx.operators.elements import STRING, numpy_type
 from ridgeline.onnx.values import NARROW, Array, Value, as_host, as_tensor, is_text
 from ridgeline.tensors.tensor import Tensor
@@ -67,7 +68,7 @@ def _narrowed(array: Array, kind: np.dtype[Any], saturate: bool, rounding: str) 
         return wide.astype(np.int64).astype(kind)
     if kind.name == "float4_e2m1fn":
         wide = wide.astype(np.float32)
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         return wide.astype(kind)
 
 

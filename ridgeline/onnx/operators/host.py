@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.sizes import SizeExpr
 from ridgeline.onnx.operators.elements import STRING, numpy_type
 from ridgeline.onnx.program import NodeStep
@@ -30,7 +31,7 @@ def fold(step: NodeStep, inputs: Sequence[Value]) -> Sequence[Value] | None:
         return None
     if any(each.size > SMALL or each.dtype in NARROW or is_text(each) for each in given):
         return None
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         result = row.call(inputs, step.attributes, len(step.outputs), step.opset)
     if result is NotImplemented:
         return None

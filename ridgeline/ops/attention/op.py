@@ -24,6 +24,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.attention import values, written
@@ -160,7 +161,7 @@ def _operands(current: Node, inputs: Sequence[Array]) -> tuple[list[Array], Arra
     q, k, v = (a.astype(wide(current.inputs[0].dtype).numpy) for a in inputs[:3])
     mask = _grouped(inputs[3], k.shape[-3]) if written.is_masked(current) else None
     q, k, v = _grouped(q, k.shape[-3]), np.expand_dims(k, -3), np.expand_dims(v, -3)
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         found = values.scores(q, k, mask, current.attrs.scale, current.attrs.causal)
     return [q, k, v], mask, found
 

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.scalars import Array
 
 
@@ -27,7 +28,7 @@ def scores(q: Array, k: Array, mask: Array | None, scale: float, causal: bool) -
 
 def attention(found: Array, v: Array, own: np.dtype) -> tuple[Array, Array]:
     """The weighted values of scores, and the logarithm of each row's sum; +inf for an empty row."""
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         top = found.max(-1, keepdims=True)
         top = np.where(top == -math.inf, 0, top).astype(found.dtype)
         grown = np.exp(found - top)
@@ -50,7 +51,7 @@ def attention_gradient(
     own: np.dtype,
 ) -> tuple[Array, Array, Array]:
     """The gradients by queries, keys and values; those of keys and values summed over groups."""
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         weights = np.exp(found - lse[..., None])
         change = weights * (ct @ np.swapaxes(v, -1, -2) - delta[..., None]) * q.dtype.type(scale)
         weights, change = (a.astype(own).astype(q.dtype) for a in (weights, change))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.simt.ir import (
     AsyncCopy,
     Atomic,
@@ -116,7 +117,7 @@ def _once(
     run = _Run(program, launch, padded, log, options, dict(scalars), dict(sizes))
     run.quiet = quiet
     globals_ = run.global_arrays(arrays)
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         for first, count in run.batches():
             if not run.batch(globals_, first, count):
                 break

@@ -8,6 +8,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.tensors.creation import from_numpy
 from ridgeline.tensors.public import atan, cat, maximum, minimum, stack, where, zeros
 from ridgeline.tensors.tensor import Tensor
@@ -107,7 +108,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         low = np.maximum(corners[best, :2], corners[remaining, :2])
         high = np.minimum(corners[best, 2:], corners[remaining, 2:])
         shared = np.prod(np.maximum(high - low, 0), axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with float_errors_ignored():
             overlap = shared / (areas[best] + areas[remaining] - shared)
         remaining = remaining[~(overlap > iou_threshold)]
     return from_numpy(np.array(kept, np.int64)).to(boxes.device)

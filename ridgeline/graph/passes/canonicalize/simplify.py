@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from ridgeline.dtypes import DType
+from ridgeline.float_errors import float_errors_ignored
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node
 from ridgeline.graph.passes.canonicalize.movement import join_parts, simplify_moves
@@ -58,7 +59,7 @@ def fold(node: Node) -> Node | None:
     if node.op.family != "pointwise":
         return None
     operands = [np.array(n, i.dtype.numpy) for n, i in zip(numbers, node.inputs)]
-    with np.errstate(all="ignore"):
+    with float_errors_ignored():
         value = node.op.value(node, operands)[0]
     return full_like(node, value.item())
 
