@@ -69,6 +69,11 @@ def young(objects: Iterable[Any]) -> set[int]:
     return {identities[each] for each in found}
 
 
+def young_identities() -> set[int]:
+    """What `object.__hash__` gives for the objects that no collection has seen, as `young`."""
+    return set(map(object.__hash__, chain.from_iterable(map(gc.get_objects, (0,)))))
+
+
 class Block:
     """A context manager that an interrupt finds entered or left, never between.
 

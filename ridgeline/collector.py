@@ -27,6 +27,12 @@ def _forked() -> None:
 
 at_fork(after_in_child=_forked)
 
+
+def is_on() -> bool:
+    """Whether it runs of itself, or would where no block pauses it."""
+    return gc.isenabled() or any(_was_on)
+
+
 # `with paused:` no automatic collection in any thread
 paused = Block(
     zip(map(_was_on.append, map(call, repeat(gc.isenabled))), map(call, repeat(gc.disable))),

@@ -27,6 +27,8 @@ class ScalerError(RidgelineError):
 class GradScaler:
     """Multiplies the loss so that small gradients survive float16, and adapts the factor."""
 
+    _compared_by_jit = True  # its settings may be loaded, and what a step did counts
+
     def __init__(
         self,
         device: Any = "cuda",

@@ -33,13 +33,13 @@ class RemovableHandle(Block):
 
     def __init__(self, table: dict[int, Any], hook: Any, first: bool = False) -> None:
         number = next(_numbers)
-        self._remove = partial(table.pop, number, None)
+        self._remove = partial(dict.pop, table, number, None)
         added = {number: hook}
         if first:
-            clear = partial(table.clear)
-            apply(steps((clear, partial(table.update, added | table)), ()))
+            clear = partial(dict.clear, table)
+            apply(steps((clear, partial(dict.update, table, added | table)), ()))
         else:
-            table.update(added)
+            dict.update(table, added)
         remove = map(dict.pop, repeat(table), repeat(number), _NONES)
         super().__init__(map(call, repeat(ref(self))), zip(mutation.epoch.bumps(), remove))
 

@@ -26,6 +26,7 @@ from ridgeline.tracing import guards
 
 Self = TypeVar("Self", bound="Module")
 _TABLES = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Module(Tree, StateHooks):
@@ -42,10 +43,8 @@ class Module(Tree, StateHooks):
             put(table, mutation.Table())
         put("_transient", set())
         put("_name", "")
-        put("_forward_hooks", {})
-        put("_forward_pre_hooks", {})
-        put("_backward_hooks", {})
-        put("_backward_pre_hooks", {})
+        for hooks in _HOOKS:
+            put(hooks, mutation.Table())
         for hooks in STATE_HOOKS:
             put(hooks, {})
 

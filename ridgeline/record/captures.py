@@ -44,6 +44,9 @@ class RunningCapture(Protocol):
     def cut(self, tensor: Any) -> None:
         """A handle from outside is about to be detached, or to be a variable of its own."""
 
+    def sees(self, cell: Cell) -> None:
+        """The form of memory from outside was asked for: its shape, type or place."""
+
     def depends(self, node: Node) -> bool:
         """True if a value is not known while tracing."""
 
@@ -97,6 +100,9 @@ class CallObserver(Protocol):
 
     def called_method(self, owner: Any, name: str) -> Any:
         """The same for a method that a user may have defined."""
+
+    def opens(self, reason: str) -> None:
+        """Something was asked for that no guard can compare."""
 
 
 class CaptureError(RidgelineError):

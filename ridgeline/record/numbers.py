@@ -124,6 +124,7 @@ def _comparison(name: str, symbol: str) -> Callable[[Lifted, Any], bool | np.boo
     compare = getattr(operator, name)
 
     def method(self: Lifted, other: Any) -> bool | np.bool_:
+        other = other.__index__() if isinstance(other, SizeExpr) else other
         right = _reader(other)
         which = f"{id(other)} " if isinstance(other, Lifted) else ""
         text = f"a number {symbol} {which}{other!r}"

@@ -75,8 +75,11 @@ class Handle:
     def _memory(self) -> TensorType:
         """The type of all of the memory; symbolic sizes are those of the trace."""
         cell, capture = self._cell, modes.capture
-        if capture is not None and cell.capture is not capture and capture.symbolic:
-            cell = capture.cell(cell)
+        if capture is not None and cell.capture is not capture:
+            if cell.capture is None:
+                capture.sees(cell)
+            if capture.symbolic:
+                cell = capture.cell(cell)
         types = cell.types
         return cell.node.types[0] if types is None else types[0]
 
@@ -92,6 +95,8 @@ class Handle:
         if not self._steps:
             return self._memory
         cell, capture, seen = self._cell, modes.capture, self._seen
+        if capture is not None and cell.capture is None:
+            capture.sees(cell)
         if capture is None or cell.capture is capture or not capture.symbolic:
             if seen is not None and seen[1] is not None:
                 return seen[1].types[0]

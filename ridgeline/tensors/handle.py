@@ -9,6 +9,7 @@ from ridgeline.dtypes import DType
 from ridgeline.functions.operands import axis_of
 from ridgeline.layouts import ORDERS, contiguous_format, memory_format, strided
 from ridgeline.record.cells import contiguous_strides, strides_of
+from ridgeline.record.modes import modes
 from ridgeline.record.values import Handle
 from ridgeline.tensors.storage import fits_format
 
@@ -148,4 +149,6 @@ class Described(Handle):
     @property
     def _version(self) -> int:
         """How often the memory was written."""
+        if modes.call_recorder is not None and self._cell.capture is None:
+            modes.call_recorder.opens("how often a tensor was written is asked for")
         return self._cell.version

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgeline.errors import GradientError, ShapeError
 from ridgeline.layouts import ORDERS, memory_format
+from ridgeline.record import mutation
 from ridgeline.record.captures import CaptureError
-from ridgeline.record.cells import LEAF
+from ridgeline.record.cells import LEAF, rare
 from ridgeline.record.memory import settled
 from ridgeline.record.modes import modes
 from ridgeline.record.upcalls import upcalls
@@ -169,9 +170,17 @@ def show(target: H, view: Tensor, what: str) -> H:
             )
         cast("Tensor", target).data = view.detach()
         return target
+    if modes.capture is None:
+        left_behind(target)
     target._cell, target._track = view._cell, view._track
     target._steps, target._seen = view._steps, view._seen
     return target
+
+
+def left_behind(target: Handle) -> None:
+    """A handle is about to show other memory: compiled code that reads the old one ends."""
+    mutation.bump()
+    rare(target._cell).left = mutation.epoch.value
 
 
 def turning(name: str) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from ridgeline.graph.placement import transfer
 from ridgeline.layouts import ORDERS, contiguous_format, memory_format
 from ridgeline.ops.elementwise import cast
 from ridgeline.ops.tracking import apart, narrowed, tag
-from ridgeline.record import mutation, recorder
+from ridgeline.record import recorder
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.cells import (
     CUT,
@@ -63,7 +63,7 @@ from ridgeline.tensors.exchange import Exchange
 from ridgeline.tensors.handle import Size
 from ridgeline.tensors.methods import TensorMethods
 from ridgeline.tensors.python_data import array_from, python_values
-from ridgeline.tensors.storage import Stored, in_format
+from ridgeline.tensors.storage import Stored, in_format, left_behind
 
 T = TypeVar("T", bound="Tensor")
 
@@ -131,8 +131,7 @@ class Tensor(Differentiable, Stored, TensorMethods, Exchange):
                 f"a tensor that requires gradients cannot show memory of {value.dtype.name}"
             )
         recorder.exchange(self._cell)
-        mutation.bump()
-        rare(self._cell).left = mutation.epoch.value  # compiled code that reads the old memory ends
+        left_behind(self)
         self._cell, self._steps, self._seen = value._cell, value._steps, None
         self._track = Track(CUT if mode != LEAF else LEAF, None)
         if mode == LEAF and owned is not None:

@@ -136,6 +136,7 @@ class Capture:
         self.symbolic = bool(types)
         self.inputs: dict[Node, Source] = {}
         self.shadows: dict[Track, Track] = {}
+        self._seen: set[Cell] = set()  # cells from outside whose form was asked for
         self.made: list[weakref.ref[Cell]] = []  # cells of tensors made inside
         self.tracks: list[weakref.ref[Track]] = []  # detached handles made inside
         self.detached: list[Change] = []  # what handles from outside were before `detach_()`
@@ -233,6 +234,15 @@ class Capture:
             shadow.rare = _copied(track.rare)
             self.shadows[track] = shadow
         return shadow
+
+    def sees(self, cell: Cell) -> None:
+        """The form of memory from outside was asked for: its shape, type or place."""
+        self._seen.add(cell)
+
+    def outer_cells(self) -> set[Cell]:
+        """The cells on which the trace depends beside those that every call finds anew."""
+        read = {source.cell for source in self.inputs.values() if isinstance(source, CellInput)}
+        return read | {cell for cell in self._seen if cell not in self._origin}
 
     def cut(self, tensor: Tensor) -> None:
         """A handle from outside is about to be detached, or to be a variable of its own."""

@@ -61,6 +61,7 @@ class Conditions:
             for owner, form in capture.gradients_read.values()
         ]
         self._outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
+        self._known = capture.outer_cells()
         self.pinned = self._pin(leaves)
         self._born = self._epoch
         standing = _standing(capture, leaves)
@@ -153,7 +154,7 @@ class Conditions:
 
     def _changed_object(self) -> str | None:
         """The watched module, optimizer or tensor whose contents changed, if any."""
-        for cell in self._outside:
+        for cell in self._known:
             if cell.rare is not None and cell.rare.left > self._born:
                 return "a tensor was given other memory"
         for obj, before in self._watched:

@@ -59,6 +59,11 @@ class Enclosure(Capture):
 
     # ---- cells ----------------------------------------------------------------------------------
 
+    def sees(self, cell: Cell) -> None:
+        """The form of memory from outside was asked for."""
+        if self.outer is not None:
+            self.outer.sees(cell)
+
     def cell(self, cell: Cell) -> Cell:
         """The shadow of a cell here, which starts with the same node."""
         if cell.capture is self:

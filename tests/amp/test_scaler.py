@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,25 @@ def test_out_of_order() -> None:
     scaler.update()
     with pytest.raises(ScalerError, match="after step"):
         scaler.update()
+
+
+def test_a_jitted_step_sees_settings_that_are_loaded() -> None:
+    def run(decorate: Callable[..., Any]) -> list[float]:
+        scaler, weight = GradScaler("cpu", 1.0, growth_interval=1), rl.tensor([1.0])
+        weight.requires_grad_()
+        optimizer = optim.SGD([weight], lr=0.5)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            scaler.scale(weight.sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+        made, scales = decorate(step), list[float]()
+        for growth in (2.0, 2.0, 3.0, 3.0):
+            scaler.load_state_dict({**scaler.state_dict(), "growth_factor": growth})
+            made()
+            scales.append(scaler.get_scale())
+        return scales
+
+    assert run(rl.jit) == run(lambda f: f) == [2, 4, 12, 36]

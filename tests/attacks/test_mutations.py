@@ -8,10 +8,13 @@ from tests.attacks.mutation.asked import ASKED
 from tests.attacks.mutation.draw import scenarios
 from tests.attacks.mutation.libraries import LIBRARY_CASES
 from tests.attacks.mutation.scenario import Case
+from tests.attacks.mutation.strange import STRANGE_CASES
 from tests.attacks.mutations import Trial, drawn, is_live, judge
 
 
-@pytest.mark.parametrize("case", [*ASKED, *LIBRARY_CASES], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [*ASKED, *LIBRARY_CASES, *STRANGE_CASES], ids=lambda case: case.name
+)
 def test_what_c_code_and_libraries_ask_for_counts(case: Case) -> None:
     assert is_live(case)
     found = judge(Trial(case, "plain", True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,3 +301,24 @@ def test_a_handle_detached_twice_is_two_handles() -> None:
     view = copy.deepcopy(whole[1:])
     variable = view.detach().requires_grad_()
     assert variable.requires_grad and not view.requires_grad
+
+
+@pytest.mark.parametrize("change", [
+    lambda t: t.t_(), lambda t: t.resize_(3, 3), lambda t: t.unsqueeze_(0),
+    lambda t: setattr(t, "data", rl.full((4, 2), 3.0)),
+    lambda t: setattr(t, "data", t.data.double()),
+])  # fmt: skip
+@pytest.mark.parametrize("use", [
+    lambda x, t: t.sum(0) * 2, lambda x, t: x * t.shape[-1], lambda x, t: x * t.element_size(),
+    lambda x, t: x * t.stride()[0], lambda x, t: x * len(t), lambda x, t: t + t.dim(),
+])  # fmt: skip
+def test_another_form_of_a_tensor_outside(change: Any, use: Any) -> None:
+    def run(decorate: Any) -> list[Any]:
+        outer = rl.arange(6.0).reshape(2, 3).clone()
+        f = decorate(lambda x: use(x, outer))
+        before = f(rl.ones(2)).tolist()
+        change(outer)
+        after = f(rl.ones(2))
+        return [before, after.tolist(), after.dtype]
+
+    assert run(rl.jit) == run(lambda f: f)

@@ -182,3 +182,14 @@ def test_containers_that_are_left_outside_are_new_in_every_call(statement: str, 
                     names["box"].v = [5]  # somebody else's
         outcomes.append([seen, _listed(held)])
     assert outcomes[1] == outcomes[0]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_float_that_changes_is_compared_with_a_number_that_does(dynamic: bool | None) -> None:
+    def f(x: rl.Tensor, k: int, f: float) -> Any:
+        return f > k, x * (2 if k <= f else 3)
+
+    jitted = rl.jit(f, dynamic=dynamic)
+    for k, number in ((2, 0.5), (3, 0.5), (2, 3.0), (5, 1.5), (2, 2.0), (4, 0.0), (2, 0.0)):
+        got, wanted = jitted(rl.ones(2), k, number), f(rl.ones(2), k, number)
+        assert got[0] == wanted[0] and got[1].tolist() == wanted[1].tolist()

@@ -106,18 +106,29 @@ def test_a_profiler_in_python_is_put_back() -> None:
 
 
 def test_collection_pauses_while_a_function_is_traced_and_goes_on_after_errors() -> None:
-    states: list[bool] = []
+    running, collected, said = [False], list[str](), list[bool]()
+
+    def note(phase: str, _: Any) -> None:
+        if running[0]:
+            collected.append(phase)
 
     def function(x: rl.Tensor, fail: bool) -> rl.Tensor:
-        states.append(gc.isenabled())
+        running[0] = True
+        held = [[] for _ in range(20 * gc.get_threshold()[0])]
+        running[0] = False
+        said.append(gc.isenabled())
         if fail:
             raise KeyError("stop")
-        return x * 2
+        return x * 2 + len(held[0])
 
-    rl.jit(function)(rl.ones(2), False)
-    with pytest.raises(KeyError):
-        rl.jit(function)(rl.ones(2), True)
-    assert states == [False, False]
+    gc.callbacks.append(note)
+    try:
+        rl.jit(function)(rl.ones(2), False)
+        with pytest.raises(KeyError):
+            rl.jit(function)(rl.ones(2), True)
+    finally:
+        gc.callbacks.remove(note)
+    assert not collected and said == [True, True]  # as where nothing is traced
     assert gc.isenabled()
 
 

@@ -196,11 +196,15 @@ def _of_ours(recorder: ReadRecorder, owner: Any, name: str) -> Any:
     """An object of this package: what users keep in it counts, the rest is seen to already."""
     if is_compared(type(owner)):
         observe(recorder, owner)
+    recorder.our_class(type(owner))
     value = getattr(owner, name)
     own = _own_table(owner)
     if own is not None and own.get(name, MISSING) is value:
         recorder.note(owner, "own", name, value, f"{label(owner)}.{name}")
-    elif is_watched(owner):
+        return value
+    if own is not None and entry_of_class(type(owner), name) is not MISSING:
+        recorder.note(owner, "own", name, MISSING, f"{label(owner)}.{name}")
+    if is_watched(owner):
         for table in TABLES:
             members = (own or {}).get(table)
             if isinstance(members, dict) and name in members:

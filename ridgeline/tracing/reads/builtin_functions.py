@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import operator
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+from ridgeline import collector
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads import attributes, stores
+from ridgeline.tracing.reads import attributes, classes, stores
 from ridgeline.tracing.reads.containers import contains, item, iterate
 from ridgeline.tracing.reads.handlers import called_later
 from ridgeline.tracing.reads.kinds import is_a, python_method, shown_number
+from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.operators import compare, converted, length, text, truth
 from ridgeline.tracing.reads.recorder import ReadRecorder
-from ridgeline.tracing.reads.rewrite import HOOKS
+from ridgeline.tracing.reads.rewrite import HOOKS, OWN_NAMES
 
 Call = Callable[[Any], Callable[..., Any]]
 Handler = Callable[..., Any]  # (recorder, call, function, *args, **kwargs)
@@ -121,16 +124,26 @@ def _locals(
     recorder: ReadRecorder, call: Call, function: Any, frame: types.FrameType | None = None
 ) -> dict[str, Any]:
     """The variables of the caller, without what its copy has besides."""
-    found = dict((frame or sys._getframe(1)).f_locals)
-    found.pop(HOOKS, None)
-    return found
+    found = (frame or sys._getframe(1)).f_locals
+    return {n: v for n, v in found.items() if n != HOOKS and not n.startswith(OWN_NAMES)}
+
+
+def _is_collecting(recorder: ReadRecorder, call: Call, function: Any) -> bool:
+    """Whether garbage is collected, as it is when nothing is traced."""
+    recorder.opens("whether garbage is collected is asked for")
+    return collector.is_on()
 
 
 def _type(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1:
         args = (shown_number(args[0]),)
         type_of(recorder, args[0])
-    return type(*args, **kwargs)
+        return type(*args, **kwargs)
+    for value in args:  # the bases and the attributes of a new class
+        observe(recorder, value, instances=False)
+    made = type(*args, **kwargs)
+    classes.built(recorder, made)
+    return made
 
 
 HANDLERS: dict[Any, Handler] = {
@@ -139,7 +152,7 @@ HANDLERS: dict[Any, Handler] = {
     builtins.bool: _bool, builtins.str: _text,
     builtins.repr: _text, builtins.ascii: _text, builtins.format: _format, builtins.print: _print,
     builtins.iter: _iter, builtins.next: _next, builtins.vars: _vars, builtins.type: _type,
-    builtins.locals: _locals,
+    builtins.locals: _locals, gc.isenabled: _is_collecting,
     operator.getitem: lambda r, c, f, o, k: item(r, c, o, k),
     operator.contains: lambda r, c, f, o, k: contains(r, c, o, k),
     operator.truth: lambda r, c, f, o: bool(truth(r, c, o)),

@@ -122,10 +122,11 @@ def _function(recorder: ReadRecorder, function: types.FunctionType) -> Callable[
         recorder_of = functools.partial(handed, recorder, function)
         return recorder_of if function.__code__.co_argcount or _takes_any(function) else function
     if is_library(function) and function is not dataclasses.replace:  # which makes an object
-        if function.__globals__.get("__name__") in _INSPECTING:
-            return functools.partial(_inspecting, recorder, function)
         if function.__name__ in WORLDLY:
             recorder.opens(f"{function.__name__} reads a file, or its caller")
+            return function
+        if function.__globals__.get("__name__") in _INSPECTING:
+            return functools.partial(_inspecting, recorder, function)
         if str(function.__globals__.get("__name__")).startswith("numpy"):
             recorder.settings_of_numpy()
         return functools.partial(pure, recorder, call, function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from array import array
 from collections import deque
@@ -28,7 +29,7 @@ from ridgeline.tracing.reads.observing import (
     asked,
     observe,
 )
-from ridgeline.tracing.reads.recorder import ReadRecorder, label
+from ridgeline.tracing.reads.recorder import ReadRecorder, label, shown
 
 Call = Callable[[Any], Callable[..., Any]]
 
@@ -61,7 +62,9 @@ def iterate(recorder: ReadRecorder, call: Call, value: Any, nested: bool = False
 
 def _iterated_object(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     kind = type(value)
-    if is_our_type(kind) or is_a(value, type):
+    if is_a(value, enum.EnumMeta):  # its members, which may be added to
+        observe(recorder, [value._member_names_, value._member_map_], instances=False)
+    if is_our_type(kind) or (is_a(value, type) and is_library_type(kind)):
         return value
     method = recorder.special(value, "__iter__")
     if method is not None and not is_library_type(kind):
@@ -138,7 +141,7 @@ def item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
         return owner[key]
     if kind is types.MappingProxyType:
         value = owner.get(key, MISSING)
-        recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a mappingproxy")
+        recorder.note(owner, "key", key, value, f"the entry {shown(key)} of a mappingproxy")
     elif not is_a(owner, tuple):
         recorder.opens_if_outside(owner, f"{label(owner)}[…] is looked up by code without source")
     return owner[key]
@@ -178,7 +181,7 @@ def entry_of_dict(recorder: ReadRecorder, call: Call, owner: dict[Any, Any], key
         return dict.__getitem__(owner, key)
     asked(recorder, key, EQUALITY)
     value = dict.get(owner, key, MISSING)
-    recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a {type(owner).__name__}")
+    recorder.note(owner, "key", key, value, f"the entry {shown(key)} of a {type(owner).__name__}")
     if value is not MISSING:
         return value
     fallback = recorder.special(owner, "__missing__")
@@ -204,7 +207,7 @@ def contains(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> bool:
         asked(recorder, key, EQUALITY)
         if not recorder.is_given(owner):
             value = dict.get(owner, key, MISSING)
-            recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a {kind.__name__}")
+            recorder.note(owner, "key", key, value, f"the entry {shown(key)} of a {kind.__name__}")
         return key in owner
     asked(recorder, key, EQUALITY)
     if recorder.special(owner, "__iter__") or recorder.special(owner, "__getitem__"):

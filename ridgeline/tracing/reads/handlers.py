@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import string
 import types
+from _string import formatter_field_name_split  # type: ignore[import-not-found]
 from collections import _count_elements  # type: ignore[attr-defined]
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,9 +37,9 @@ from ridgeline.tracing.reads.observing import (
     asked,
     observe,
 )
-from ridgeline.tracing.reads.operators import measured
+from ridgeline.tracing.reads.operators import converted, measured, text
 from ridgeline.tracing.reads.randomness import random_states
-from ridgeline.tracing.reads.recorder import ReadRecorder
+from ridgeline.tracing.reads.recorder import ReadRecorder, shown
 
 Call = Callable[[Any], Callable[..., Any]]
 _MUTATORS = frozenset((
@@ -210,6 +212,8 @@ def container_method(
     if name == "__len__":
         measured(recorder, owner)
         return function()
+    if name in ("index", "count"):
+        asked(recorder, args[:1], EQUALITY)
     observe(recorder, owner)
     return pure(recorder, call, function, *args, **kwargs)
 
@@ -251,7 +255,7 @@ def _entry(recorder: ReadRecorder, call: Call, owner: Any, name: str, args: tupl
     asked(recorder, args[0], EQUALITY)
     value = dict.get(owner, args[0], MISSING)
     if not recorder.is_given(owner):
-        text = f"the entry {args[0]!r:.40} of a {type(owner).__name__}"
+        text = f"the entry {shown(args[0])} of a {type(owner).__name__}"
         recorder.note(owner, "key", args[0], value, text)
     return value is not MISSING if name == "__contains__" else dict.get(owner, *args)
 
@@ -259,13 +263,40 @@ def _entry(recorder: ReadRecorder, call: Call, owner: Any, name: str, args: tupl
 def _joined(recorder: ReadRecorder, call: Call, function: Any, args: Any, kwargs: Any) -> str:
     if function.__name__ == "join":
         return str(function(iterate(recorder, call, *args)))
-    given = [_in_text(recorder, call, a) for a in args]
-    return str(function(*given, **{k: _in_text(recorder, call, v) for k, v in kwargs.items()}))
+    formatter = _Formatter(recorder, call)
+    if function.__name__ == "format_map":
+        return formatter.vformat(function.__self__, (), *args)
+    return formatter.vformat(function.__self__, args, kwargs)
 
 
-def _in_text(recorder: ReadRecorder, call: Call, value: Any) -> Any:
-    observe(recorder, value)
-    return value
+class _Formatter(string.Formatter):
+    """`str.format`, whose fields are looked up as those of a copy are."""
+
+    def __init__(self, recorder: ReadRecorder, call: Call) -> None:
+        self._recorder, self._call = recorder, call
+
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        return args[key] if isinstance(key, int) else item(self._recorder, self._call, kwargs, key)
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        first, rest = formatter_field_name_split(field_name)
+        value = self.get_value(first, args, kwargs)
+        for is_attribute, name in rest:
+            look: Callable[..., Any] = item
+            if is_attribute:
+                look = attributes.attribute
+            value = look(self._recorder, self._call, value, name)
+        return value, first
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        if conversion is None:
+            return value
+        if conversion not in ("s", "r", "a"):
+            return super().convert_field(value, conversion)  # raises
+        return converted(self._recorder, self._call, value, conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return text(self._recorder, self._call, value, "", format_spec)
 
 
 def changing(recorder: ReadRecorder, owner: Any) -> None:

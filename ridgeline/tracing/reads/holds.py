@@ -22,6 +22,7 @@ from ridgeline.tracing.reads.notes import (
     Read,
     same,
     same_all,
+    same_table,
 )
 
 _SOME_KEYS = 4  # of dictionaries, from which on asking whether any has changed takes less time
@@ -36,7 +37,7 @@ class Guards:
     def __init__(self, reads: Sequence[Read]) -> None:
         self._reads = _gathered(reads)
         self._names: dict[str, Any] = {
-            "same": same, "same_all": same_all, "MISSING": MISSING,
+            "same": same, "same_all": same_all, "same_table": same_table, "MISSING": MISSING,
             **{f"look_{look.replace(' ', '_')}": how for look, how in LOOKS.items()},
         }  # fmt: skip
         terms = {number: self._term(number, read) for number, read in enumerate(self._reads)}
@@ -77,8 +78,10 @@ class Guards:
     def _count_changes(self) -> list[int]:
         """The reads of dictionaries' keys, which are looked at where a dictionary has changed."""
         reads = enumerate(self._reads)
-        keys = [n for n, read in reads if read.look == "key" and type(read.owner) is dict]
-        compare = unchanged() if len(keys) >= _SOME_KEYS else None
+        looks = [(n, read.look) for n, read in reads if type(read.owner) is dict]
+        keys = [number for number, look in looks if look in ("key", "table")]
+        many = len(keys) >= _SOME_KEYS or any(look == "table" for _, look in looks)
+        compare = unchanged() if many else None
         if compare is None:
             return []
         owners = {id(owner): owner for owner in (self._reads[n].owner for n in keys)}
@@ -110,6 +113,8 @@ class Guards:
             return f"len({owner}) == {read.value}"
         if read.look == "elements" and type(read.owner) is list and len(read.value) <= _INLINE:
             return self._elements(number, read)
+        if read.look == "table":
+            return f"same_table({owner}, {value})"
         call = f"look_{read.look.replace(' ', '_')}({owner}, {key})"
         if read.look in ALL:
             return f"same_all({call if read.look == 'values' else owner}, {value})"
@@ -155,6 +160,8 @@ class Guards:
             now = read.now(taken.get(id(read.owner), read.owner))
             if read.look in ALL and type(now) is tuple and len(now) == len(read.value):
                 pairs = list(zip(now, read.value))
+            elif read.look == "table":
+                pairs = [] if same_table(read.owner, read.value) else [(now, read.value)]
             elif read.look in ("memory", "length"):
                 pairs = [] if now == read.value else [(now, read.value)]
             else:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import importlib.util
 import operator
 import sys
-import types
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads import attributes, containers, operators, stores
+from ridgeline.tracing.reads import attributes, classes, containers, imports, operators, stores
 from ridgeline.tracing.reads.handlers import changing, handed
 from ridgeline.tracing.reads.kinds import kept_value, plain_number
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import observe
+from ridgeline.tracing.reads.patterns import Found, Matcher, Pattern
 from ridgeline.tracing.reads.recorder import ReadRecorder, running
 
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
@@ -59,18 +59,31 @@ class Hooks:
             value = self._namespace.get(name, MISSING)
             recorder.note(self._namespace, "key", name, value, f"the global {name!r}")
 
-    def imported(self, module: str, level: int, name: str) -> None:
-        """`from module import name` was executed."""
+    # ---- imports --------------------------------------------------------------------------------
+
+    def importing(self, module: str, level: int) -> None:
+        """A module is about to be imported, and run if nobody has done so."""
         recorder = running.call_recorder
-        if recorder is None:
-            return
-        if level:
-            package = self._namespace.get("__package__") or self._namespace["__name__"]
-            module = importlib.util.resolve_name("." * level + module, package)
-        found = sys.modules.get(module)
-        recorder.note(sys.modules, "key", module, found, f"the module {module}")
-        if isinstance(found, types.ModuleType) and name in vars(found):
-            attributes.of_module(recorder, found, name)
+        if recorder is not None:
+            imports.begin(recorder, self._namespace, self._absolute(module, level))
+
+    def imported(self, module: str, level: int, name: str) -> None:
+        """`import module` or `from module import name` was executed."""
+        recorder = running.call_recorder
+        if recorder is not None:
+            imports.end(recorder, self._absolute(module, level), name)
+
+    @staticmethod
+    def import_failed() -> None:
+        """An import raised an error."""
+        if running.call_recorder is not None:
+            running.call_recorder.opens("an import that fails asks the file system")
+
+    def _absolute(self, module: str, level: int) -> str:
+        if not level:
+            return module
+        package = self._namespace.get("__package__") or self._namespace["__name__"]
+        return importlib.util.resolve_name("." * level + module, package)
 
     # ---- reads ----------------------------------------------------------------------------------
 
@@ -147,6 +160,18 @@ class Hooks:
             value = kept_value(value)
             observe(recorder, value)
         return value
+
+    def match(self, subject: Any, pattern: Pattern | None) -> Found | None:
+        """What a pattern of a `match` statement binds; None where it does not match."""
+        return Matcher(self).match(subject, pattern)
+
+    @staticmethod
+    def built(kind: Any) -> Any:
+        """A class that a `class` statement has made."""
+        recorder = running.call_recorder
+        if recorder is not None and isinstance(kind, type):
+            classes.built(recorder, kind)
+        return kind
 
     # ---- changes --------------------------------------------------------------------------------
 
@@ -248,6 +273,20 @@ class Hooks:
         return operators.truth(recorder, _call(), value)
 
     @staticmethod
+    def raised(error: Any) -> Any:
+        """What is raised: of a class an object, which Python would make by itself."""
+        makes = isinstance(error, type) and issubclass(error, BaseException)
+        return _call()(error)() if makes and running.call_recorder is not None else error
+
+    @staticmethod
+    def caught(kinds: Any) -> Any:
+        """The classes that an `except` names, of which the error may be one."""
+        recorder, kind = running.call_recorder, sys.exc_info()[0]
+        if recorder is not None and kind is not None:
+            classes.placed(recorder, kind)
+        return kinds
+
+    @staticmethod
     def text(value: Any, how: str, spec: str) -> str:
         """A value in a formatted text."""
         recorder = running.call_recorder
@@ -289,6 +328,9 @@ class _Silent(ReadRecorder):
 
     def note(self, owner: Any, look: str, key: Any, value: Any, text: str) -> None:
         """Nobody traces."""
+
+    def _known_outside(self, value: Any) -> None:
+        """Nobody asks."""
 
 
 _SILENT = _Silent()

@@ -12,6 +12,7 @@ import builtins
 import functools
 import itertools
 import types
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.builtin_functions import HANDLERS, Handler, type_of
+from ridgeline.tracing.reads.classes import placed
 from ridgeline.tracing.reads.handlers import (
     Call,
     container_method,
@@ -32,12 +34,10 @@ from ridgeline.tracing.reads.handlers import (
     unbound,
 )
 from ridgeline.tracing.reads.kinds import (
-    HEAP,
     LIBRARIES,
     WORLDLY,
     is_a,
     is_library,
-    is_our_type,
     python_method,
     shown_number,
 )
@@ -66,6 +66,7 @@ _PURE_MODULES = frozenset((
     "_string", "_struct", "_typing", "_warnings", "_weakref", "array", "atexit", "binascii",
     "cmath", "datetime", "errno", "itertools", "math", "unicodedata", "zlib",
 ))  # fmt: skip
+_WARNING = (warnings.warn, warnings.warn_explicit)
 _CLOCKS = ("now", "today", "utcnow")
 _CONTAINERS = (list, dict, set, frozenset, tuple, deque, str, bytes, bytearray, range, slice, int,
                float, complex, bool, *ARRAYS)  # fmt: skip
@@ -93,6 +94,10 @@ def native(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., A
     try:
         if function in AS_THEY_ARE:
             return _as_it_is(function)
+        if function in _WARNING:  # whose caller's frame counts
+            recorder.note(warnings, "attribute", "filters", warnings.filters, "the warning filters")
+            recorder.elements(warnings.filters, "the warning filters")
+            return _as_it_is(function)
         if function is builtins.isinstance or function is builtins.issubclass:
             return _asking(recorder, call, function)
         handler = HANDLERS.get(function)
@@ -118,10 +123,7 @@ def _asking(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., 
         type_of(recorder, value)
         if _tells_its_class(type(value)):
             recorder.opens_if_outside(value, f"{label(value)} says by Python what class it is of")
-        asked_of = value if is_a(value, type) else type(value)
-        if asked_of.__flags__ & HEAP and not is_our_type(asked_of):
-            text = f"the bases of {asked_of.__qualname__}"
-            recorder.note(asked_of, "attribute", "__mro__", asked_of.__mro__, text)
+        placed(recorder, value if is_a(value, type) else type(value))
         for kind in kinds if is_a(kinds, tuple) else (kinds,):
             own = None if type(kind) is type else recorder.special(kind, special)
             if own is not None and not is_library(own):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from operator import is_
 from struct import pack
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -62,6 +62,15 @@ def same_all(now: Iterable[Any], before: tuple[Any, ...]) -> bool:
     return all(map(is_, found, before)) or all(map(same, found, before))
 
 
+Table: TypeAlias = tuple[tuple[str, ...], tuple[Any, ...]]  # the names in a dict, and the values
+
+
+def same_table(owner: dict[str, Any], before: Table) -> bool:
+    """True where a dict has the very values that it had, under the same names."""
+    names, values = before
+    return tuple(owner) == names and all(map(is_, owner.values(), values))
+
+
 def _contents(owner: Any, _: Any) -> Any:
     try:
         return owner.cell_contents
@@ -81,7 +90,8 @@ def entry_of_class(kind: type, name: str) -> Any:
 def _memory(owner: Any, _: Any) -> Any:
     """The content of an array, with all that it means."""
     if isinstance(owner, np.ndarray):
-        return (owner.dtype.str, owner.shape, owner.tobytes())
+        form = (owner.dtype.str, owner.shape, owner.strides, owner.flags.writeable)
+        return (*form, owner.tobytes())
     if isinstance(owner, array):
         return (owner.typecode, owner.tobytes())
     return bytes(owner)
@@ -113,6 +123,7 @@ LOOKS: dict[str, Callable[[Any, Any], Any]] = {
     "elements": lambda owner, _: tuple(owner),
     "keys": lambda owner, _: tuple(owner),
     "values": lambda owner, _: tuple(owner.values()),
+    "table": lambda owner, _: (tuple(owner), tuple(owner.values())),  # it hardly ever changes
     "memory": _memory,
     "call": lambda owner, key: owner(*key[0], **dict(key[1])),
     "context": lambda owner, key: owner.get(*key),  # of a context variable

@@ -117,6 +117,8 @@ def asked(recorder: ReadRecorder, value: Any, names: Sequence[str]) -> None:
     waiting, seen = [value], {id(value)}
     while waiting:
         current = waiting.pop()
+        if type(current) is float and current != current and names is EQUALITY:
+            recorder.opens("which NaN it is decides what a container finds")
         if type(current) in SCALARS or is_a(current, Tensor) or is_our_type(type(current)):
             continue
         if is_a(current, (tuple, frozenset, *SEQUENCES)):

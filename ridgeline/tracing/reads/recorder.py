@@ -11,16 +11,17 @@ import gc
 import sys
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from ridgeline.atomic import young
+from ridgeline.atomic import young, young_identities
 from ridgeline.graph.origins import user_line
 from ridgeline.record.modes import modes
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.kept_state import Location, Stores
 from ridgeline.tracing.reads.kinds import (
     HEAP,
@@ -30,7 +31,15 @@ from ridgeline.tracing.reads.kinds import (
     is_watched,
     python_method,
 )
-from ridgeline.tracing.reads.notes import LOOKS, MISSING, SCALARS, Read, entry_of_class
+from ridgeline.tracing.reads.notes import (
+    LOOKS,
+    MISSING,
+    SCALARS,
+    Read,
+    Table,
+    entry_of_class,
+    same_table,
+)
 
 if TYPE_CHECKING:
     from ridgeline.tracing.reads.calls import CallRecorder
@@ -66,11 +75,15 @@ class ReadRecorder:
         self._known: set[int] = set()  # arrays and the like that were found outside
         self._tables: dict[int, Any] = {}  # tables of attributes, made when first asked for
         self._watched: set[int] = set()
+        self._classes: set[type] = set()  # of this package, used here
+        self._before: set[int] | None = None  # young objects when a module began to be loaded
+        self._loaded: set[int] = set()  # those that came with modules
         self._numpy = [(setting, setting.get(MISSING)) for setting in _NUMPY_SETTINGS]
         self._doubts: list[tuple[Any, str]] = []  # what makes the trace open if it is from outside
         self._left: list[tuple[Any, Any, str]] = []  # containers, and what they were put into
         self.open = ""  # why every call has to run Python
         self.prints = False  # inside of print(), where a text is shown and not used
+        self.our_class(Tensor)
 
     # ---- what the copies report -----------------------------------------------------------------
 
@@ -95,13 +108,12 @@ class ReadRecorder:
 
     def found(self, value: Any) -> None:
         """A value that lies outside."""
-        if type(value) is tuple:
-            for element in value:
+        if is_a(value, tuple):
+            for element in tuple.__iter__(value):
                 if type(element) not in SCALARS:
                     self.found(element)
         elif is_a(value, _UNTRACKED) or (type(value) is dict and not gc.is_tracked(value)):
-            self._held[id(value)] = value
-            self._known.add(id(value))
+            self._known_outside(value)
         elif is_watched(value) and id(value) not in self._watched:
             parts = value.modules() if hasattr(value, "modules") else (value,)
             for part in parts:
@@ -109,6 +121,22 @@ class ReadRecorder:
                 self._held[id(part)] = part
                 self._watch(part)
                 self._settings(part)
+                self.our_class(type(part))
+
+    def _known_outside(self, value: Any) -> None:
+        """An object of which the collector does not say that it was there before."""
+        self._held[id(value)] = value
+        self._known.add(id(value))
+
+    def our_class(self, kind: type) -> None:
+        """A class of this package is used, of which somebody may replace a method."""
+        for base in kind.__mro__:
+            if base not in self._classes and is_our_type(base):
+                self._classes.add(base)
+                (table,) = gc.get_referents(base.__dict__)
+                self._held[id(table)] = table
+                read = Read(table, "table", None, _entries(table), f"a method of {base.__name__}")
+                self._reads[id(table), "table", None] = read
 
     def _settings(self, part: Any) -> None:
         """The numbers and texts of a module, which may also change behind the back of its epoch."""
@@ -170,14 +198,28 @@ class ReadRecorder:
             self._held[id(owner)] = owner
             self._left.append((owner, value, _at_line(f"a {type(value).__name__} is left outside")))
 
+    def loads(self) -> None:
+        """Modules are about to be loaded: what they make stays, and lies outside."""
+        self._before = self._before or young_identities()
+
+    def loaded(self) -> None:
+        """The modules are there."""
+        if self._before is not None:
+            self._loaded |= young_identities() - self._before
+            self._before = None
+
     def name(self, namespace: dict[str, Any], name: str) -> Any:
         """A global or built-in name is read."""
+        self._known_outside(namespace)
         value = namespace.get(name, MISSING)
         self.note(namespace, "key", name, value, f"the global {name!r}")
-        if value is not MISSING:
-            return value
+        return value if value is not MISSING else self.builtin(namespace, name)
+
+    def builtin(self, namespace: dict[str, Any], name: str) -> Any:
+        """A built-in name is read, from the table that a module has for them."""
         builtins = namespace.get("__builtins__")
         table = builtins if isinstance(builtins, dict) else vars(builtins)
+        self._known_outside(table)
         value = table.get(name, MISSING)
         self.note(table, "key", name, value, f"the built-in name {name!r}")
         if value is MISSING:
@@ -263,7 +305,13 @@ class ReadRecorder:
         owners = [read.owner for read in self._reads.values()]
         owners += [*self._tables.values(), *(value for value, _ in self._doubts)]
         owners += [part for owner, value, _ in self._left for part in (owner, value)]
-        made = young([*owners, *(store.location.owner for store in self.stores.all)])
+        inherited = self._inherited()
+        owners += [base for _, base in inherited]
+        made = self._made([*owners, *(store.location.owner for store in self.stores.all)])
+        for read, base in inherited:
+            if id(read.owner) in made and id(base) not in made:
+                stored = entry_of_class(base, read.key)
+                self.note(base, read.look, read.key, stored, f"{base.__qualname__}.{read.key}")
         for owner, value, reason in self._left:
             if self._is_outside(owner, made) and not self._is_outside(value, made):
                 self.open = self.open or reason
@@ -277,6 +325,23 @@ class ReadRecorder:
             read
             for read in self._reads.values()
             if self._is_outside(read.owner, made) and not self.stores.stored(read.value)
+        ]
+
+    def _made(self, objects: Sequence[Any]) -> set[int]:
+        """The identities of those objects that the function itself has made."""
+        made = young(objects)
+        if self._loaded:
+            made -= {id(each) for each in objects if object.__hash__(each) in self._loaded}
+        return made
+
+    def _inherited(self) -> list[tuple[Read, type]]:
+        """Entries of classes, with each base: if the function made the class, theirs count."""
+        return [
+            (read, base)
+            for read in self._reads.values()
+            if read.look == "class entry"
+            for base in read.owner.__mro__[1:]
+            if base.__flags__ & HEAP and not is_library_type(base)
         ]
 
     def _is_outside(self, owner: Any, made: set[int]) -> bool:
@@ -301,6 +366,24 @@ def label(owner: Any) -> str:
         return str(owner.__qualname__)
     name = getattr(owner, "__name__", None) if type(owner).__name__ == "module" else None
     return name if isinstance(name, str) else type(owner).__name__
+
+
+_last_seen: dict[int, Table] = {}  # what tables had when last looked at
+
+
+def _entries(table: dict[str, Any]) -> Table:
+    """What a class has: one tuple for as long as it stays the same, for traces hold it."""
+    known = _last_seen.get(id(table))
+    if known is None or not same_table(table, known):
+        known = _last_seen[id(table)] = LOOKS["table"](table, None)
+    return known
+
+
+def shown(key: Any) -> str:
+    """A key in reports: what Python of the user's would say of it runs nothing here."""
+    parts = key if type(key) is tuple else (key,)
+    plain = all(type(part) in SCALARS or is_a(part, type) for part in parts)
+    return f"{key!r:.40}" if plain else f"<{label(key)}>"
 
 
 class _Running(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
+from ridgeline.tracing.reads.patterns import written
 from ridgeline.tracing.reads.scopes import (
     Comprehension,
     Scope,
@@ -22,6 +23,7 @@ from ridgeline.tracing.reads.scopes import (
 from ridgeline.tracing.reads.source import Definition, Function
 
 HOOKS = "__ridgeline_reads__"
+OWN_NAMES = "_ridgeline_"  # with which the variables begin that a copy has besides
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
     ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift",
@@ -124,7 +126,8 @@ class _Rewriter(ast.NodeTransformer):
         return [self._report(d, "call", self.visit(d)) for d in given]
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.decorator_list = self._decorators(node.decorator_list)
+        built = _at(ast.Attribute(ast.Name(HOOKS, ast.Load()), "built", ast.Load()), node)
+        node.decorator_list = [*self._decorators(node.decorator_list), built]
         node.bases = [self.visit(b) for b in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
         self._scopes.append(class_scope(node))
@@ -135,23 +138,29 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Import(self, node: ast.Import) -> Any:
-        seen = [
-            self._report(
-                node, "imported", ast.Constant(alias.name), ast.Constant(0), ast.Constant("")
-            )
-            for alias in node.names
-        ]
-        return [node, *(_at(ast.Expr(call), node) for call in seen)]
+        names = [(alias.name, 0, "") for alias in node.names]
+        return self._imported(node, names)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        seen = [
-            self._report(
-                node, "imported", ast.Constant(node.module or ""), ast.Constant(node.level),
-                ast.Constant(alias.name),
+        names = [(node.module or "", node.level, alias.name) for alias in node.names]
+        return self._imported(node, names)
+
+    def _imported(
+        self, node: ast.Import | ast.ImportFrom, names: list[tuple[str, int, str]]
+    ) -> list[ast.stmt]:
+        """An import, between reports of what it loads and what it finds, or that it fails."""
+
+        def said(method: str, *args: str | int) -> ast.stmt:
+            return _at(
+                ast.Expr(self._report(node, method, *[ast.Constant(arg) for arg in args])), node
             )
-            for alias in node.names
-        ]  # fmt: skip
-        return [node, *(_at(ast.Expr(call), node) for call in seen)]
+
+        failed = ast.ExceptHandler(None, None, [said("import_failed"), ast.Raise()])
+        return [
+            *(said("importing", module, level) for module, level, _ in names),
+            _at(ast.Try([node], [failed], [], []), node),
+            *(said("imported", *name) for name in names),
+        ]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         value = node.value and self.visit(node.value)
@@ -369,12 +378,28 @@ class _Rewriter(ast.NodeTransformer):
         text = self._report(node, "text", self.visit(node.value), how, spec)
         return _at(ast.FormattedValue(text, -1, None), node)
 
-    def visit_Match(self, node: ast.Match) -> ast.AST:
-        node.subject = self._report(node.subject, "observe", self.visit(node.subject))
-        for case in node.cases:  # patterns stay as they are: they name values, and call nothing
-            case.guard = case.guard and self._test(case.guard)
-            case.body = self._statements(case.body)
-        return node
+    def visit_Match(self, node: ast.Match) -> Any:
+        """A chain of `if`s, whose tests match the subject against one pattern after the other."""
+        subject = ast.Name(f"{OWN_NAMES}subject", ast.Store())
+        chain: list[ast.stmt] = []
+        for case in reversed(node.cases):
+            fits = written(case.pattern, f"{OWN_NAMES}found", self._matching, self.visit)
+            tests = [*fits, *([self._test(case.guard)] if case.guard else [])]
+            test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+            chain = [_at(ast.If(test, self._statements(case.body), chain), case.pattern)]
+        return [_at(ast.Assign([subject], self.visit(node.subject)), node), *chain]
+
+    def _matching(self, node: ast.pattern, pattern: ast.expr) -> ast.Call:
+        subject = ast.Name(f"{OWN_NAMES}subject", ast.Load())
+        return self._report(node, "match", subject, pattern)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        parts = [p and self._report(p, "raised", self.visit(p)) for p in (node.exc, node.cause)]
+        return _at(ast.Raise(*parts), node)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        kinds = node.type and self._report(node.type, "caught", self.visit(node.type))
+        return _at(ast.ExceptHandler(kinds, node.name, self._statements(node.body)), node)
 
     def visit_With(self, node: ast.With) -> ast.AST:
         items = []

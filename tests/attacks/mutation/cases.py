@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.attacks.mutation.asked import ASKED
 from tests.attacks.mutation.libraries import LIBRARY_CASES
 from tests.attacks.mutation.scenario import Case
+from tests.attacks.mutation.strange import STRANGE_CASES
 
 
 def _calls(name: str, expression: str, setup: str = "", **options: object) -> Case:
@@ -389,4 +390,4 @@ _OTHERS = (
          "i = -1"),
 )  # fmt: skip
 
-CASES = _WORLD + _LAYERS + _OTHERS + ASKED + LIBRARY_CASES
+CASES = _WORLD + _LAYERS + _OTHERS + ASKED + LIBRARY_CASES + STRANGE_CASES
