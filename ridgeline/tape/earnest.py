@@ -301,11 +301,13 @@ class Earnest:
         assert details is not None
         of = None if public is None else weakref.ref(public)
         changes: list[Change] = [(details.owner, "of", of)]
+        outside = self.run.outside[number]
+        if public is not None and public._track is not outside.variable:
+            return changes  # it was given other memory since
         known = None if public is None else public._track.rare
         if public is not None and known is not None and details.key is not None:
-            cell = public._cell
-            written = self.run.outside[number].is_written(self.run)
-            now = self.cells[number].version if written else cell.version
+            written = outside.is_written(self.run)
+            now = self.cells[number].version if written else public._cell.version
             if details.key_version == now:
                 changes += [(known, "key", details.key), (known, "key_version", now)]
         return changes

@@ -324,3 +324,22 @@ def test_a_step_that_goes_on_otherwise(deviation: Callable[..., Any], late: int)
         return step
 
     agree(make)
+
+
+def test_a_graph_that_goes_on_after_its_variable_was_given_other_memory() -> None:
+    def make() -> Callable[[int], Any]:
+        w, x = data(3).requires_grad_(), data(3)
+
+        def step(number: int) -> Any:
+            w.grad = None
+            before = (w * x).exp().sum()
+            w.data = w.data * 0.5
+            before.add_(x.sum())
+            after = (w[:2] * x[:2]).sum()
+            seen = after.item()
+            (before + after).backward()
+            return [seen, *w.tolist(), *w.grad.tolist()]
+
+        return step
+
+    agree(make, near=1e-6)
