@@ -14,6 +14,7 @@ import stat
 import sys
 import time
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
@@ -72,6 +73,16 @@ def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
         with suppress(OSError):  # the folder itself may be what is wrong
             unfinished.unlink(missing_ok=True)
         raise
+
+
+def file_in_memory(name: str) -> FileIO:
+    """A file that lies in memory and in no folder; it is closed with its object.
+
+    One call of C code makes both, so that no interrupt comes between a descriptor and its owner.
+    """
+    made = map(os.memfd_create, (name,), (os.MFD_CLOEXEC,))
+    (file,) = map(FileIO, made, ("r+b",))
+    return file
 
 
 def sweep(folder: Path) -> None:

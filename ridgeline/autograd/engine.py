@@ -121,6 +121,8 @@ def _watchers(order: Sequence[Node], mode: int) -> dict[Node, Watcher]:
         return {}
     inside, kept = set(order), dict[Node, list[Tensor]]()
     for tensor in retaining:
+        if tensor._cell.types is not None:
+            continue  # it has no node yet, so none of these is its own
         if tensor._cell.capture is modes.capture and not tensor.is_leaf:
             for node in nodes_of(tensor):
                 if node in inside:

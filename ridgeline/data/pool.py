@@ -56,8 +56,9 @@ def start_server() -> None:
     A terminal sends Ctrl-C to it as well, which would end it while it imports.
     """
     resource_tracker.ensure_running()  # which lets interrupts through again when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # asked before, for it may raise
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

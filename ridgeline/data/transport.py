@@ -21,6 +21,9 @@ import struct
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from io import FileIO
+from itertools import chain, repeat, tee
+from operator import itemgetter
 from queue import SimpleQueue
 from typing import Any
 
@@ -29,10 +32,12 @@ from numpy.typing import NDArray
 
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
+from ridgeline.files import file_in_memory
 from ridgeline.tensors.tensor import Tensor, tensor
 
 _HEAD = struct.Struct("<cqQ")  # kind, number, bytes in the file
 _COUNT = struct.Struct("<Q")
+_DESCRIPTOR = struct.Struct("i")  # of a file, as a socket carries it
 _ALIGN = 64
 _MOST_PIECES = 512  # buffers in one writev; the system's own limit is 1024
 
@@ -83,26 +88,22 @@ def _rounded(offset: int) -> int:
     return -(-offset // _ALIGN) * _ALIGN
 
 
-def memory_file(pieces: Sequence[memoryview]) -> int:
-    """The descriptor of a nameless file with these pieces, written rather than mapped so that a
-    lack of memory is an error and not a signal."""
+def memory_file(pieces: Sequence[memoryview]) -> FileIO:
+    """A nameless file with these pieces, written rather than mapped so that a lack of memory is an
+    error and not a signal."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("ridgeline-batch", os.MFD_CLOEXEC)
+        file = file_in_memory("ridgeline-batch")
     else:  # a file that loses its name before it is used
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+        with tempfile.TemporaryFile() as named:
+            file = FileIO(os.dup(named.fileno()), "r+b")
     waiting = list(pieces)
-    try:
-        while waiting:
-            written = os.writev(descriptor, waiting[:_MOST_PIECES])
-            while waiting and written >= len(waiting[0]):
-                written -= len(waiting.pop(0))
-            if written:
-                waiting[0] = waiting[0][written:]
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    while waiting:
+        written = os.writev(file.fileno(), waiting[:_MOST_PIECES])
+        while waiting and written >= len(waiting[0]):
+            written -= len(waiting.pop(0))
+        if written:
+            waiting[0] = waiting[0][written:]
+    return file
 
 
 class Message:
@@ -111,12 +112,12 @@ class Message:
     def __init__(self, value: Any) -> None:
         self.pieces = [memoryview(piece).cast("B") for piece in pack(value) if len(piece)]
         self.size = sum(map(len, self.pieces))
-        self.descriptor = memory_file(self.pieces) if passes_files() else None
+        self.file = memory_file(self.pieces) if passes_files() else None
 
     def close(self) -> None:
         """Let go of the file."""
-        if self.descriptor is not None:
-            os.close(self.descriptor)
+        if self.file is not None:
+            self.file.close()
 
 
 def passes_files() -> bool:
@@ -129,6 +130,20 @@ def map_file(descriptor: int, size: int) -> mmap.mmap:
     return mmap.mmap(
         descriptor, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
     )
+
+
+def _received(end: socket.socket, size: int) -> tuple[bytes, list[FileIO]]:
+    """A message, and the files that came with it.
+
+    One call of C code makes files of what arrived, so that no interrupt comes between a descriptor
+    and who closes it.
+    """
+    room = socket.CMSG_SPACE(_DESCRIPTOR.size)
+    first, second = tee(map(end.recvmsg, (size,), (room,)))
+    parts = map(itemgetter(2), chain.from_iterable(map(itemgetter(1), first)))
+    numbers = chain.from_iterable(map(_DESCRIPTOR.unpack, parts))
+    files = list(map(FileIO, numbers, repeat("r+b")))
+    return next(second)[0], files
 
 
 class Channel:
@@ -148,8 +163,8 @@ class Channel:
     def send_message(self, kind: bytes, number: int, message: Message) -> None:
         """Send what was written already."""
         head = _HEAD.pack(kind, number, message.size)
-        if message.descriptor is not None:
-            socket.send_fds(self.socket, [head], [message.descriptor])
+        if message.file is not None:
+            socket.send_fds(self.socket, [head], [message.file.fileno()])
             return
         self.socket.sendall(head)
         for piece in message.pieces:
@@ -163,16 +178,16 @@ class Channel:
             raise EOFError from error
 
     def _receive_file(self, copy: bool) -> tuple[bytes, int, Any]:
-        head, descriptors, _, _ = socket.recv_fds(self.socket, _HEAD.size, 1)
+        head, files = _received(self.socket, _HEAD.size)
         try:
-            if not head or not descriptors:
+            if not head or not files:
                 raise EOFError
             head += self._exactly(_HEAD.size - len(head))
             kind, number, size = _HEAD.unpack(head)
-            return kind, number, unpack(map_file(descriptors[0], size), copy)
+            return kind, number, unpack(map_file(files[0].fileno(), size), copy)
         finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            for file in files:
+                file.close()
 
     def _receive_pieces(self) -> tuple[bytes, int, Any]:
         kind, number, size = _HEAD.unpack(self._exactly(_HEAD.size))

@@ -44,6 +44,11 @@ def read_program(path: str | Path) -> tuple[bytes, dict[str, Any]]:
     return content, checked(content, path)
 
 
+def digest(content: bytes) -> bytes:
+    """The hash of a file that was checked."""
+    return content[-_DIGEST:]
+
+
 def checked(content: bytes, path: object) -> dict[str, Any]:
     """The manifest of a file in which everything is as it was written."""
     end = len(content) - _DIGEST - _END.size

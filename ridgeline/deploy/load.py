@@ -12,6 +12,7 @@ import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from io import FileIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.machine_code import usable_threads
 from ridgeline.config import config
-from ridgeline.deploy.file import read_program
+from ridgeline.deploy.file import digest, read_program
 from ridgeline.deploy.sizes import SizeError, evaluate, solve
 from ridgeline.errors import (
     BadTypeError,
@@ -32,6 +33,7 @@ from ridgeline.errors import (
     InputFileError,
     ShapeError,
 )
+from ridgeline.files import file_in_memory
 from ridgeline.graph.node import TensorType
 from ridgeline.record.captures import CaptureError
 from ridgeline.record.cells import PLAIN, filled_leaf
@@ -89,7 +91,7 @@ class DeployedProgram:
         self.outputs = [_Tensor(row) for row in manifest["outputs"]]
         self._kept = [_Tensor(row) for row in manifest["state"]]
         self._sizes: list[str] = [row["name"] for row in manifest["sizes"]]
-        self._library = _mapped(content, self.path)
+        self._library = _library(content, self.path)
         if self._library.rlx_version() != _ABI:
             raise InputFileError(f"{path} has another version of the interface")
         self._library.rlx_threads(config.threads or usable_threads())
@@ -184,26 +186,38 @@ class DeployedProgram:
         return f"{self.manifest['name']}({given}) -> ({made}), {self.instruction_set}"
 
 
-def _mapped(content: bytes, path: Path) -> ctypes.CDLL:
+# What is mapped, by the hash of the file: code stays in the process, and is there once.
+_mapped: dict[bytes, tuple[ctypes.CDLL, FileIO]] = {}
+
+
+def _library(content: bytes, path: Path) -> ctypes.CDLL:
+    """The code of a file in this process, which programs of equal files share."""
+    key = digest(content)
+    if key not in _mapped:
+        _mapped.setdefault(key, _map(content, path))
+    return _mapped[key][0]
+
+
+def _map(content: bytes, path: Path) -> tuple[ctypes.CDLL, FileIO]:
     """The file in this process, by a name of its own: it may be written anew under the old one.
 
     The nameless file stays open as long as the code is mapped, so that its number is not another's.
     """
-    file = os.memfd_create(path.name, os.MFD_CLOEXEC)
+    file = file_in_memory(path.name)
     with memoryview(content) as view:
         done = 0
         while done < len(view):
-            done += os.write(file, view[done:])
+            done += os.write(file.fileno(), view[done:])
     try:
-        library = ctypes.CDLL(f"/proc/self/fd/{file}", mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        library = ctypes.CDLL(f"/proc/self/fd/{file.fileno()}", mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        os.close(file)
+        file.close()
         raise InputFileError(f"the system does not load {path}: {error}") from None
     for name in ("rlx_message", "rlx_instruction_set", "rlx_state"):
         getattr(library, name).restype = ctypes.c_void_p
     library.rlx_close.restype = None
     library.rlx_state.argtypes = [ctypes.c_void_p, ctypes.c_int]
-    return library
+    return library, file
 
 
 def _addresses(buffers: Sequence[HostBuffer]) -> Any:

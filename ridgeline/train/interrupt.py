@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import _signal
 import signal
 import threading
+from itertools import starmap
 from types import FrameType
 from typing import Any
+
+from ridgeline.atomic import apply, sealed
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -15,7 +19,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._before: dict[int, Any] = {}
+        self._before: list[tuple[int, Any]] = []  # signals and their handlers, SIGINT at the end
 
     @property
     def requested(self) -> bool:
@@ -34,10 +38,23 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            self._before = [(number, _signal.getsignal(number)) for number in reversed(_SIGNALS)]
+            try:
+                apply(_signal.signal(number, self._note) for number in _SIGNALS)
+            except BaseException:  # of another signal
+                self._give_back()
+                raise
         return self
 
+    @sealed
     def __exit__(self, *raised: object) -> None:
-        for number, handler in reversed(self._before.items()):  # SIGINT, which raises, at the end
-            signal.signal(number, handler)
-        self._before = {}
+        self._give_back()
+
+    @sealed
+    def _give_back(self) -> None:
+        """Put the handlers back; one that is due runs first, and what it raises comes after."""
+        try:
+            apply(starmap(_signal.signal, self._before))
+        except BaseException:
+            apply(starmap(_signal.signal, self._before))
+            raise

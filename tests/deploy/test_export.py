@@ -377,3 +377,19 @@ def test_half_precision_runs_without_instructions_for_it(tmp_path: Path) -> None
         jitted.export(tmp_path / name, x, instruction_sets=("x86-64-v2",))
         found = rl.load_program(tmp_path / name)(x).numpy()
         assert found.tobytes() == jitted(x).numpy().tobytes()
+
+
+def test_programs_of_one_file_share_its_code_and_nothing_else(tmp_path: Path) -> None:
+    total = rl.zeros(2)
+
+    def add(x: rl.Tensor) -> rl.Tensor:
+        return total.add_(x).clone()
+
+    rl.jit(add).export(tmp_path / "add.rlx", rl.ones(2))
+    before = len(os.listdir("/proc/self/fd"))
+    programs = [rl.load_program(tmp_path / "add.rlx") for _ in range(20)]
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    for count, program in enumerate(programs):
+        for _ in range(count):
+            program(rl.ones(2))
+    assert [p(rl.zeros(2)).tolist() for p in programs] == [[n, n] for n in range(20)]

@@ -343,3 +343,27 @@ def test_a_graph_that_goes_on_after_its_variable_was_given_other_memory() -> Non
         return step
 
     agree(make, near=1e-6)
+
+
+def test_retained_gradients_of_results_that_wait_for_their_nodes() -> None:
+    def losses() -> list[list[float]]:
+        v, w = data(3).requires_grad_(), data(3).requires_grad_()
+        optimizer, kept = rl.optim.SGD([v, w], lr=0.05, momentum=0.9), list[rl.Tensor]()
+        for _ in range(STEPS):
+            inner = ((w * w).clone() ** 2).tanh().mean().reshape(1)
+            inner.backward()
+            repr(inner)  # which names what made it: its graph is needed
+            outer = rl.cat([inner[1:], v[:1]]).tanh()
+            target = inner.sigmoid() + 1
+            rl.autograd.grad(
+                F.mse_loss(target, outer.detach()), [v], allow_unused=True, retain_graph=True
+            )
+            last = (outer * w).tanh()
+            optimizer.step()
+            last.retain_grad()
+            kept += [t.detach() for t in (inner, outer, target, last)]
+        return [tensor.tolist() for tensor in kept]
+
+    matched = losses()
+    with config.override(tape=False):
+        assert matched == losses()

@@ -7,7 +7,6 @@ lines, so that tracebacks, debuggers and the origins of tensors show the user's 
 from __future__ import annotations
 
 import ast
-import warnings
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -57,11 +56,7 @@ def _reporting(code: CodeType, namespace: dict[str, Any]) -> CodeType | None:
         return None
     node = rewritten(found, frozenset(code.co_freevars))
     tree = _module(node, found.owner, [*code.co_freevars, HOOKS])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the original was compiled with its own
-        outer = compile(
-            tree, code.co_filename, "exec", flags=code.co_flags & FUTURE, dont_inherit=True
-        )
+    outer = compile(tree, code.co_filename, "exec", flags=code.co_flags & FUTURE, dont_inherit=True)
     made = _inner(outer, code.co_name)
     known = {*code.co_freevars, HOOKS}
     if not known.issuperset(made.co_freevars) or made.co_argcount != code.co_argcount:
