@@ -6,7 +6,7 @@ graph says by its transfers what has to be copied; these classes do it, and noth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -119,10 +119,13 @@ class Brought:
 class ProgramChain(OwnedResults):
     """Programs of several devices, one after the other, with copies between them."""
 
-    def __init__(self, graph: Graph, parts: Sequence[Part]) -> None:
+    def __init__(
+        self, graph: Graph, parts: Sequence[Part], program: Callable[[Graph], Any]
+    ) -> None:
+        """`program` makes that of a part."""
         self._inputs = graph.inputs
         self._outputs = [(node, source_of(node, graph)) for node in graph.outputs]
-        self._parts = [(part, compiler.compile_graph(part.graph)) for part in parts]
+        self._parts = [(part, program(part.graph)) for part in parts]
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""

@@ -176,13 +176,21 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]], budget: int) -> Ru
                 f"a memory budget is for one device, and this function computes on {devices}",
                 help="give each device a function of its own",
             )
-        return ProgramChain(graph, parts)
+        beside = _beside_mesh if on_mesh(graph) else compiler.compile_graph
+        return ProgramChain(graph, parts, beside)
     (part,) = parts
     as_they_lie = all(reaches(part.device, node) for node in graph.inputs)
     if as_they_lie and all(node is source for node, source in part.inputs.items()):
         return compiler.compile_graph(graph, pairs, budget)
     brought = Brought(graph, part, pairs, budget)
     return brought if brought.moves else brought.program
+
+
+def _beside_mesh(graph: Graph) -> Runnable:
+    """The program of a part of work that ranks share: what is on no mesh is not prepared yet."""
+    if on_mesh(graph):
+        return compiler.compile_graph(graph)
+    return program_for(prepared(graph.on_fresh_leaves()))
 
 
 # ---- pieces: structures that were seen -----------------------------------------------------------
