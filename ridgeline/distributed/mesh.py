@@ -15,6 +15,7 @@ import numpy as np
 from ridgeline.communicators.current import current_rank
 from ridgeline.communicators.interface import Communicator
 from ridgeline.devices import device
+from ridgeline.distributed.agreement import agree_on_random_stream
 from ridgeline.errors import BadValueError
 from ridgeline.graph.node import TensorType
 from ridgeline.ops.placed import Shard
@@ -45,6 +46,7 @@ class Mesh:
         self.shape = MeshShape(tuple((n, s) for n, s in self.sizes.items() if s > 1))
         self._place = dict(zip(self.sizes, _coordinates(self.sizes, world.rank)))
         self._groups = {name: self._along(name) for name in self.sizes}
+        agree_on_random_stream(world)
 
     @property
     def rank(self) -> int:

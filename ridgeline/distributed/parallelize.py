@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ridgeline import nn
 from ridgeline.autograd.checkpoint import checkpoint
 from ridgeline.devices import device, is_mesh
+from ridgeline.distributed.agreement import agree_on_values
 from ridgeline.distributed.mesh import Mesh
 from ridgeline.distributed.plan import Plan
 from ridgeline.distributed.roles import roles_of
@@ -39,6 +40,7 @@ def parallelize(model: M, mesh: Mesh, plan: Plan | None = None) -> M:
     """The same model over a mesh: parameters are shared out, and the batches that it is given."""
     plan = Plan() if plan is None else plan
     _check(model, mesh, plan)
+    agree_on_values(model, mesh.world)
     mesh.where = where = mesh.device(
         zero=plan.zero, strict=plan.strict, ring=plan.ring, reduce_dtype=plan.reduce_dtype,
         **_passes(mesh, plan),
