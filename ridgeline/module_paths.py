@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from ridgeline.torch_names import where
+from ridgeline.torch_names import reason, where
 
 PACKAGE = "ridgeline"
 # modules of torch whose names all stand in the module around them here
@@ -129,7 +129,14 @@ class _TorchPaths(MetaPathFinder):
         if package is None or not rest:
             return None
         own = f"{package}.{home(rest) if package == PACKAGE else rest}"
-        return None if own == fullname else _spec(fullname, import_module(own))
+        if own == fullname:
+            return None
+        try:
+            return _spec(fullname, import_module(own))
+        except ModuleNotFoundError as error:
+            if error.name != own:
+                raise
+            raise _no_module(fullname, rest) from None
 
 
 class _Attributes(MetaPathFinder):
@@ -143,7 +150,19 @@ class _Attributes(MetaPathFinder):
         if fullname.partition(".")[0] != PACKAGE or name.startswith("__"):
             return None
         found = getattr(sys.modules.get(above), name, None)
-        return None if found is None else _spec(fullname, found)
+        if found is not None:
+            return _spec(fullname, found)
+        path = fullname.partition(".")[2]
+        if reason(path) and above in sys.modules:
+            raise _no_module(fullname, path)
+        return None
+
+
+def _no_module(fullname: str, path: str) -> ModuleNotFoundError:
+    """What is said of a module that is not here; with what there is in place of one of torch's."""
+    why = reason(path)
+    text = f"No module named {fullname!r}" + (f". It is not here: {why}" if why else "")
+    return ModuleNotFoundError(text, name=fullname)
 
 
 def _spec(fullname: str, module: Any) -> ModuleSpec:

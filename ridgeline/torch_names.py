@@ -22,7 +22,17 @@ REASONS = {
     "distributed.fsdp": "distributed.parallelize(model, mesh, Plan(zero=3)) shards parameters",
     "distributed.tensor": "distributed.Mesh and distributed.place have meshes and placements",
     "distributed.device_mesh": "distributed.Mesh has meshes of ranks",
+    "distributed.init_device_mesh": "distributed.Mesh(dp=2, tp=2) has meshes of ranks",
     "distributed.checkpoint": "distributed.save_checkpoint writes what is spread over ranks",
+    "distributed.pipelining": "distributed.parallelize(model, Mesh(pp=2), Plan(schedule=…)) "
+    "has pipelines",
+    "distributed.optim": "distributed.parallelize(model, mesh, Plan(zero=1)) shards states",
+    "distributed.elastic": "`ridgeline launch --restarts N` starts a job again",
+    "distributed.algorithms": "Plan(reduce_dtype=…) says in which type gradients are added up",
+    "distributed.nn": "distributed.functional has collectives through which gradients flow",
+    "distributed.TCPStore": "ranks find each other through MPI; distributed.world() has them",
+    "distributed.Store": "ranks find each other through MPI; distributed.world() has them",
+    "distributed.FileStore": "ranks find each other through MPI; distributed.world() has them",
     "quantization": "integers as weights are not offered",
     "ao": "integers as weights are not offered",
     "ops": "operators of torch's own registry are not here",
@@ -50,7 +60,7 @@ def reason(path: str) -> str:
 def where(module: str, name: str) -> str:
     """Where else a name is, or why it is nowhere; empty if nothing is known."""
     path = f"{module}.{name}".partition(".")[2]
-    for other in _ELSEWHERE:
+    for other in () if path in REASONS else _ELSEWHERE:
         if other != module and other in sys.modules and name in dir(sys.modules[other]):
             return f"It is {other}.{name}"
     found = reason(path)

@@ -267,7 +267,16 @@ def _accumulate(
     if together:  # one by one they would compute anew what they share
         grads = [owner.grad for owner, _ in totals.values()]
         recorder.realize([grad._cell for grad in grads if grad is not None])
+    _join([owner for owner, _ in totals.values()])
     return totals
+
+
+def _join(owners: Iterable[Tensor]) -> None:
+    """Join gradients of variables that ranks share."""
+    extras = [owner._extra for owner in owners if owner._extra is not None]
+    for shared in dict.fromkeys(extra.shared for extra in extras if extra.shared is not None):
+        recorder.lose("ranks join gradients")
+        shared.join()
 
 
 def _have_hooks(tensors: Iterable[Tensor]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.communicators.process_group import communicator_of, is_initialized
 from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError
 from ridgeline.float_errors import float_errors_ignored
@@ -166,7 +167,10 @@ class SubsetRandomSampler(EpochSampler):
 
 
 class DistributedSampler(EpochSampler):
-    """Every `num_replicas`-th sample from `rank` on, in an order that all ranks share."""
+    """Every `num_replicas`-th sample from `rank` on, in an order that all ranks share.
+
+    By default these are the ranks of the process group, and the calling one.
+    """
 
     def __init__(
         self,
@@ -178,7 +182,10 @@ class DistributedSampler(EpochSampler):
         drop_last: bool = False,
     ) -> None:
         self.dataset, self.shuffle, self.seed, self.drop_last = dataset, shuffle, seed, drop_last
-        self.num_replicas, self.rank = num_replicas or 1, rank or 0
+        group = communicator_of(None) if is_initialized() else None
+        known = (1, 0) if group is None else (group.size, group.rank)
+        self.num_replicas = known[0] if num_replicas is None else num_replicas
+        self.rank = known[1] if rank is None else rank
         self.epoch = 0
         if not 0 <= self.rank < self.num_replicas:
             raise BadValueError(f"rank {rank} is not one of {self.num_replicas}")

@@ -15,22 +15,32 @@ from ridgeline.distributed.checkpoints import (
 from ridgeline.distributed.in_place import (
     all_gather as all_gather,
     all_gather_into_tensor as all_gather_into_tensor,
-    all_gather_object as all_gather_object,
     all_reduce as all_reduce,
     all_to_all as all_to_all,
     all_to_all_single as all_to_all_single,
     broadcast as broadcast,
-    broadcast_object_list as broadcast_object_list,
     gather as gather,
-    recv as recv,
     reduce as reduce,
     reduce_scatter as reduce_scatter,
     reduce_scatter_tensor as reduce_scatter_tensor,
     scatter as scatter,
-    send as send,
 )
 from ridgeline.distributed.local import local as local
 from ridgeline.distributed.mesh import Mesh as Mesh
+from ridgeline.distributed.messages import (
+    P2POp as P2POp,
+    all_gather_object as all_gather_object,
+    batch_isend_irecv as batch_isend_irecv,
+    broadcast_object_list as broadcast_object_list,
+    gather_object as gather_object,
+    irecv as irecv,
+    isend as isend,
+    recv as recv,
+    recv_object_list as recv_object_list,
+    scatter_object_list as scatter_object_list,
+    send as send,
+    send_object_list as send_object_list,
+)
 from ridgeline.distributed.parallelize import parallelize as parallelize
 from ridgeline.distributed.placing import (
     full_tensor as full_tensor,
@@ -46,8 +56,11 @@ from ridgeline.distributed.process_groups import (
     destroy_process_group as destroy_process_group,
     get_backend as get_backend,
     get_default_backend_for_device as get_default_backend_for_device,
+    get_global_rank as get_global_rank,
+    get_group_rank as get_group_rank,
     get_local_rank as get_local_rank,
     get_node_local_rank as get_node_local_rank,
+    get_process_group_ranks as get_process_group_ranks,
     get_rank as get_rank,
     get_world_size as get_world_size,
     group as group,
@@ -58,6 +71,7 @@ from ridgeline.distributed.process_groups import (
     is_mpi_available as is_mpi_available,
     is_nccl_available as is_nccl_available,
     is_torchelastic_launched as is_torchelastic_launched,
+    monitored_barrier as monitored_barrier,
     new_group as new_group,
 )
 from ridgeline.distributed.simulation import run as run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import MutableSequence, Sequence
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 
 import ridgeline.distributed.functional as functional
 from ridgeline.communicators.interface import Communicator
+from ridgeline.communicators.process_group import communicator_of
 from ridgeline.distributed.process_groups import (
     ReduceOp,
-    communicator_of,
     place_in,
     reduction_of,
 )
@@ -191,42 +190,6 @@ def scatter(
     for work in sent:
         work.wait()
     return DoneWork() if async_op else None
-
-
-def send(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> None:
-    """Give a tensor to a rank, which calls `recv`."""
-    communicator_of(group).send(_values(tensor), place_in(group, dst), tag).wait()
-
-
-def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> int:
-    """Take a tensor from a rank, which calls `send`."""
-    if src is None:
-        raise BadValueError("recv needs to know from which rank", help="give src=")
-    _receive(communicator_of(group), tensor, place_in(group, src), tag)
-    return src
-
-
-def all_gather_object(object_list: MutableSequence[Any], obj: Any, group: Any = None) -> None:
-    """The objects of all ranks, in a list."""
-    own = communicator_of(group)
-    _check_places(len(object_list), own)
-    data = np.frombuffer(pickle.dumps(obj), np.uint8)
-    counts = own.all_gather(np.array([data.size], np.int64)).tolist()
-    rows, start = own.all_gather(data, counts), 0
-    for place, count in enumerate(counts):
-        object_list[place] = pickle.loads(rows[start : start + count].tobytes())
-        start += count
-
-
-def broadcast_object_list(
-    object_list: MutableSequence[Any], src: int = 0, group: Any = None, **options: Any
-) -> None:
-    """Give all ranks the objects of one."""
-    own, root = communicator_of(group), place_in(group, src)
-    data = np.frombuffer(pickle.dumps(list(object_list)), np.uint8)
-    length = own.broadcast(np.array([data.size], np.int64), root)[0]
-    given = data if own.rank == root else np.empty(length, np.uint8)
-    object_list[:] = pickle.loads(own.broadcast(given, root).tobytes())
 
 
 def _values(tensor: Tensor) -> np.ndarray:

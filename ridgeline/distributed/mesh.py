@@ -15,9 +15,9 @@ import numpy as np
 from ridgeline.communicators.current import current_rank
 from ridgeline.communicators.interface import Communicator
 from ridgeline.devices import device
-from ridgeline.distributed.agreement import agree_on_random_stream
 from ridgeline.errors import BadValueError
 from ridgeline.graph.node import TensorType
+from ridgeline.nn.agreement import agree_on_random_stream
 from ridgeline.ops.placed import Shard
 from ridgeline.record.values import read_array
 from ridgeline.runtime.buffer import space

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from ridgeline import nn
 from ridgeline.autograd.checkpoint import checkpoint
 from ridgeline.devices import device, is_mesh
-from ridgeline.distributed.agreement import agree_on_values
 from ridgeline.distributed.mesh import Mesh
 from ridgeline.distributed.plan import Plan
 from ridgeline.distributed.roles import roles_of
@@ -23,6 +22,7 @@ from ridgeline.distributed.stages import blocks_of, boundaries, stages_of_parame
 from ridgeline.errors import BadTypeError, BadValueError
 from ridgeline.graph.node import TensorType
 from ridgeline.models.experts import ExpertFeedForward
+from ridgeline.nn.agreement import agree_on_values
 from ridgeline.ops.placed import MICROBATCH, OnStage, Placement, Replicate, Shard
 from ridgeline.record.modes import modes, no_grad
 from ridgeline.record.values import read_array

@@ -7,12 +7,15 @@ launcher started, the ranks of a simulation, or a group of one. torch's collecti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ridgeline.communicators.calls import REDUCTIONS
-from ridgeline.communicators.current import current_rank, joined_rank, simulated_rank
-from ridgeline.communicators.interface import Communicator
+from ridgeline.communicators.current import current_rank, simulated_rank
+from ridgeline.communicators.process_group import (
+    ProcessGroup as ProcessGroup,
+    communicator_of as communicator_of,
+    is_initialized as is_initialized,
+)
 from ridgeline.distributed.discovery import launched
 from ridgeline.errors import BadValueError, RidgelineError
 
@@ -52,12 +55,6 @@ def is_torchelastic_launched() -> bool:
     return place is not None and place.launcher == "torchrun"
 
 
-def is_initialized() -> bool:
-    """Whether this rank has formed a group."""
-    rank = joined_rank()  # asking joins no job
-    return rank is not None and bool(rank.process_group)
-
-
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -87,21 +84,6 @@ def destroy_process_group(group: Any = None) -> None:
         current_rank().process_group = ""
 
 
-class ProcessGroup:
-    """Some of the ranks of a job."""
-
-    def __init__(self, communicator: Communicator, ranks: Sequence[int]) -> None:
-        self.communicator, self.ranks = communicator, tuple(ranks)
-
-    def rank(self) -> int:
-        """The place of the calling rank."""
-        return self.communicator.rank
-
-    def size(self) -> int:
-        """How many ranks there are."""
-        return self.communicator.size
-
-
 class _NotAMember:
     """What a rank has of a group that it is not in."""
 
@@ -120,17 +102,6 @@ class group:
     """torch's name for the group of all ranks."""
 
     WORLD = None
-
-
-def communicator_of(group: Any) -> Communicator:
-    """The communicator of a group; of all ranks where none is named."""
-    if isinstance(group, ProcessGroup):
-        return group.communicator
-    if isinstance(group, Communicator):
-        return group
-    if group is None:
-        return current_rank().world
-    raise BadValueError(f"this rank is not in the group {group!r}")
 
 
 def place_in(group: Any, rank: int) -> int:
@@ -186,3 +157,24 @@ def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
 def barrier(group: Any = None, *args: Any, **kwargs: Any) -> None:
     """Wait for all ranks."""
     communicator_of(group).barrier()
+
+
+monitored_barrier = barrier  # who does not come is named in any case
+
+
+def get_process_group_ranks(group: Any = None) -> list[int]:
+    """The ranks of a group, by their places in the job."""
+    if isinstance(group, ProcessGroup):
+        return list(group.ranks)
+    return list(range(communicator_of(group).size))
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The place in the job of a rank of a group."""
+    ranks = get_process_group_ranks(group)
+    if not 0 <= group_rank < len(ranks):
+        raise BadValueError(f"there is no rank {group_rank} in a group of {len(ranks)}")
+    return ranks[group_rank]
+
+
+get_group_rank = place_in

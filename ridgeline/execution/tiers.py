@@ -51,6 +51,7 @@ from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.graph.passes.contractions.precise_moments import precise_moments
 from ridgeline.graph.passes.legalize.decompose import strip_autograd
 from ridgeline.graph.passes.legalize.partition import partition
+from ridgeline.graph.passes.libraries.collectives import split_collectives
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import product
 from ridgeline.ops.tracking import CUSTOM, ERASED
@@ -97,7 +98,7 @@ class Interpreted(OwnedResults):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._precise = precise_moments(graph)
+        self._precise = precise_moments(split_collectives(graph))
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, each with memory of its own."""

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline import dtypes
+from ridgeline.communicators.interface import Communicator
+from ridgeline.communicators.process_group import communicator_of, is_initialized
+from ridgeline.devices import is_mesh
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import whole_numbers
 from ridgeline.nn import functional, init
@@ -13,7 +16,9 @@ from ridgeline.nn.applied import Applied
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensors.public import arange, pad, zeros
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.collectives import all_gather
+from ridgeline.tensors.public import arange, cat, full, pad, zeros
 from ridgeline.tensors.tensor import Tensor, tensor
 
 
@@ -229,7 +234,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation for any number of axes; there is one process to share statistics with."""
+    """Batch norm for any number of axes, over the batches of all ranks of a process group."""
 
     ranks = (2, 3, 4, 5)
 
@@ -243,8 +248,73 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """The module itself: its statistics are those of all processes already."""
-        return module
+        """The module with every batch norm replaced by one over all ranks, of the same tensors."""
+        made = module
+        if isinstance(module, _BatchNorm):
+            made = cls(
+                module.num_features, module.eps, module.momentum, module.affine,
+                module.track_running_stats, process_group,
+            )  # fmt: skip
+            for name in ("weight", "bias"):
+                made.register_parameter(name, getattr(module, name))
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                made.register_buffer(name, getattr(module, name))
+            made.training = module.training
+        for name, child in list(module.named_children()):
+            setattr(made, name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+    def forward(self, input: Tensor) -> Tensor:
+        group = communicator_of(self.process_group) if is_initialized() else None
+        by_batch = self.training or self.running_mean is None
+        if group is None or group.size == 1 or not by_batch or is_mesh(input.device):
+            return super().forward(input)  # what is on a mesh is the whole batch already
+        self._check(input)
+        mean, variance, count = _over_ranks(input, group)
+        if self.training and self.track_running_stats:
+            self._track(mean.detach(), variance.detach() * (count / (count - 1).clamp(min=1)))
+        shape = (1, -1, *[1] * (len(input.shape) - 2))
+        scale = (variance + self.eps).rsqrt()
+        wide = input.to(mean.dtype)
+        result = (wide - mean.reshape(shape)) * scale.reshape(shape)
+        if self.weight is not None:
+            result = result * self.weight.reshape(shape)
+        if self.bias is not None:
+            result = result + self.bias.reshape(shape)
+        return result.to(input.dtype)
+
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        momentum: Any = self.momentum
+        if momentum is None:  # a plain average over all batches
+            momentum = 1.0 / self.num_batches_tracked.to(mean.dtype)
+        with no_grad():
+            for kept, new in ((self.running_mean, mean), (self.running_var, variance)):
+                kept.copy_(kept + momentum * (new - kept))
+
+
+def _over_ranks(input: Tensor, group: Communicator) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance by channel of the batches of all ranks, and how many elements these have.
+
+    One collective: each rank's own mean, variance and count, which all of them combine.
+    """
+    wide = input.to(dtypes.float32) if input.dtype.itemsize < 4 else input
+    rows = wide.movedim(1, 0).flatten(1)
+    channels, count = map(int, rows.shape)
+    if count:
+        own, spread = rows.mean(1), rows.var(1, correction=0)
+    else:  # a rank may have no samples
+        own, spread = rows.sum(1), rows.sum(1)
+    told = all_gather(cat([own, spread, full((1,), float(count), dtype=own.dtype)]), group=group)
+    told = told.reshape(group.size, 2 * channels + 1)
+    weight = told[:, -1:]
+    total = weight.sum()
+    means, spreads = told[:, :channels], told[:, channels:-1]
+    mean = (weight * means).sum(0) / total
+    variance = (weight * (spreads + (means - mean).square())).sum(0) / total
+    return mean, variance, total
 
 
 class _InstanceNorm(_RunningNorm):

@@ -11,6 +11,7 @@ that are threads of one process must not share one.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -64,13 +65,25 @@ class GroupCallAttrs(Attrs):
     tag: int = 0
     result: TensorType | None = None
     inserted: bool = False  # by the propagation of placements alone: nobody asked for it
+    bucketed: bool = False  # small sums that are ready about the same time may go as one
+    number: int = 0  # among the collectives that are recorded with it, in the order of the calls
+
+
+class _Recorded(threading.local):
+    """How many collectives this thread has recorded that are computed together."""
+
+    count = 0
+
+
+recorded = _Recorded()
 
 
 # ---- builders ------------------------------------------------------------------------------------
 
 
-def _made(op: Op, a: Node, attrs: GroupCallAttrs) -> Node:
-    return twin(node(op, (a,), attrs))
+def _made(op: Op, attrs: GroupCallAttrs, *operands: Node) -> Node:
+    recorded.count += 1
+    return twin(node(op, operands, replace(attrs, number=recorded.count)))
 
 
 def _along(a: Node, dim: int, build: Callable[[Node], Node]) -> Node:
@@ -85,15 +98,15 @@ def _along(a: Node, dim: int, build: Callable[[Node], Node]) -> Node:
     return permute(build(permute(a, order)), back)
 
 
-def all_reduce(a: Node, group: GroupName, reduction: str = "sum") -> Node:
+def all_reduce(a: Node, group: GroupName, reduction: str = "sum", bucketed: bool = False) -> Node:
     """The values of all ranks, joined."""
-    return _made(ALL_REDUCE, a, GroupCallAttrs(group, reduction))
+    return _made(ALL_REDUCE, GroupCallAttrs(group, reduction, bucketed=bucketed), a)
 
 
 def all_gather(a: Node, group: GroupName, dim: int = 0, counts: tuple[int, ...] = ()) -> Node:
     """The parts of all ranks, one after the other along an axis."""
     attrs = GroupCallAttrs(group, counts=counts)
-    return _along(a, dim, lambda rows: _made(ALL_GATHER, rows, attrs))
+    return _along(a, dim, lambda rows: _made(ALL_GATHER, attrs, rows))
 
 
 def reduce_scatter(
@@ -107,7 +120,7 @@ def reduce_scatter(
     """This rank's part along an axis of the joined values; with `counts`, `rank` is this one."""
     rows = counts[rank] if counts else -1
     attrs = GroupCallAttrs(group, reduction, counts, rows=rows)
-    return _along(a, dim, lambda whole: _made(REDUCE_SCATTER, whole, attrs))
+    return _along(a, dim, lambda whole: _made(REDUCE_SCATTER, attrs, whole))
 
 
 def all_to_all(
@@ -119,7 +132,7 @@ def all_to_all(
 ) -> Node:
     """A part along an axis to each rank, and one from each, one after the other."""
     attrs = GroupCallAttrs(group, counts=counts, receives=receives)
-    return _along(a, dim, lambda rows: _made(ALL_TO_ALL, rows, attrs))
+    return _along(a, dim, lambda rows: _made(ALL_TO_ALL, attrs, rows))
 
 
 def all_to_all_rows(sends: Node, receives: Node, a: Node, group: GroupName, rows: int = -1) -> Node:
@@ -128,27 +141,27 @@ def all_to_all_rows(sends: Node, receives: Node, a: Node, group: GroupName, rows
     The result has `rows` of them, or as many as the operand: zeros behind those that came.
     """
     attrs = GroupCallAttrs(group, rows=rows)
-    return twin(node(ALL_TO_ALL_ROWS, (sends, receives, a), attrs))
+    return _made(ALL_TO_ALL_ROWS, attrs, sends, receives, a)
 
 
 def broadcast_from(a: Node, group: GroupName, root: int) -> Node:
     """The values of one rank."""
-    return _made(BROADCAST_FROM, a, GroupCallAttrs(group, root=root))
+    return _made(BROADCAST_FROM, GroupCallAttrs(group, root=root), a)
 
 
 def shift(a: Node, group: GroupName, by: int = 1) -> Node:
     """The values of the rank `by` places before this one, around the ring of the group."""
-    return _made(SHIFT, a, GroupCallAttrs(group, root=by % group.size))
+    return _made(SHIFT, GroupCallAttrs(group, root=by % group.size), a)
 
 
 def send(a: Node, group: GroupName, to: int, tag: int = 0) -> Node:
     """Give a value to a rank, which receives it; a token of no elements, to be waited for."""
-    return _made(SEND, a, GroupCallAttrs(group, root=to, tag=tag))
+    return _made(SEND, GroupCallAttrs(group, root=to, tag=tag), a)
 
 
 def receive(token: Node, group: GroupName, source: int, result: TensorType, tag: int = 0) -> Node:
     """The value that a rank sends; `token`, of no elements, says what comes before it."""
-    return _made(RECEIVE, token, GroupCallAttrs(group, root=source, tag=tag, result=result))
+    return _made(RECEIVE, GroupCallAttrs(group, root=source, tag=tag, result=result), token)
 
 
 # ---- types ---------------------------------------------------------------------------------------
@@ -363,7 +376,7 @@ def _share(current: Node) -> Node:
 def _gathered_vjp(current: Node, cotangent: Node) -> Node:
     attrs = current.attrs
     made = GroupCallAttrs(attrs.group, "sum", attrs.counts, rows=_own_rows(current))
-    return _made(REDUCE_SCATTER, cotangent, made)
+    return _made(REDUCE_SCATTER, made, cotangent)
 
 
 def _own_rows(current: Node) -> int:
@@ -375,14 +388,14 @@ def _scattered_vjp(current: Node, cotangent: Node) -> Node:
     attrs = current.attrs
     if attrs.reduction not in _LINEAR:
         raise GradientError(f"reduce_scatter has no derivative for {attrs.reduction} of ranks")
-    gathered = _made(ALL_GATHER, cotangent, GroupCallAttrs(attrs.group, counts=attrs.counts))
+    gathered = _made(ALL_GATHER, GroupCallAttrs(attrs.group, counts=attrs.counts), cotangent)
     return gathered / attrs.group.size if attrs.reduction == "mean" else gathered
 
 
 def _exchanged_vjp(current: Node, cotangent: Node) -> Node:
     attrs = current.attrs
     made = GroupCallAttrs(attrs.group, counts=attrs.receives, receives=attrs.counts)
-    return _made(ALL_TO_ALL, cotangent, made)
+    return _made(ALL_TO_ALL, made, cotangent)
 
 
 def _rows_vjp(current: Node, cotangents: _Parts) -> list[Node | None]:
@@ -403,7 +416,7 @@ def _rows_jvp(current: Node, tangents: _Parts) -> list[Node | None]:
 def _copied_vjp(current: Node, cotangent: Node) -> Node:
     """What all ranks have of a value comes back to the rank that gave it."""
     attrs = current.attrs
-    return _made(REDUCE_TO, cotangent, GroupCallAttrs(attrs.group, "sum", root=attrs.root))
+    return _made(REDUCE_TO, GroupCallAttrs(attrs.group, "sum", root=attrs.root), cotangent)
 
 
 def _returned_vjp(current: Node, cotangent: Node) -> Node:
@@ -425,7 +438,7 @@ def _received_vjp(current: Node, cotangent: Node) -> Node:
 
 
 def _again(current: Node, tangent: Node) -> Node:
-    return _made(current.op, tangent, current.attrs)
+    return _made(current.op, current.attrs, tangent)
 
 
 # ---- batching ------------------------------------------------------------------------------------
@@ -434,14 +447,14 @@ def _again(current: Node, tangent: Node) -> Node:
 def _leading(
     current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
 ) -> list[Node]:
-    return [_made(current.op, inputs[0], current.attrs)]
+    return [_made(current.op, current.attrs, inputs[0])]
 
 
 def _sent_batch(
     current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
 ) -> list[Node]:
     """One message has the whole batch; so has its token."""
-    token = _made(SEND, inputs[0], current.attrs)
+    token = _made(SEND, current.attrs, inputs[0])
     return [broadcast(token, (inputs[0].shape[0], 0), (1,))]
 
 
@@ -450,7 +463,7 @@ def _received_batch(
 ) -> list[Node]:
     kind = current.attrs.result
     whole = TensorType((inputs[0].shape[0], *kind.shape), kind.dtype, kind.device)
-    return [_made(RECEIVE, inputs[0], replace(current.attrs, result=whole))]
+    return [_made(RECEIVE, replace(current.attrs, result=whole), inputs[0])]
 
 
 def _rows_first(
@@ -458,7 +471,7 @@ def _rows_first(
 ) -> list[Node]:
     """The axis of the batch goes behind the rows, and comes back."""
     order = (1, 0, *range(2, len(inputs[0].shape)))
-    return [permute(_made(current.op, permute(inputs[0], order), current.attrs), order)]
+    return [permute(_made(current.op, current.attrs, permute(inputs[0], order)), order)]
 
 
 def _each_rows(

@@ -10,7 +10,7 @@ reads the operand too, so that its memory is not reused before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from time import perf_counter
 
@@ -86,7 +86,7 @@ def start(collective: Node, operands: Sequence[Node], before: Node | None) -> No
     before it comes to what this one needs.
     """
     inputs = tuple(operands) if before is None else (before, *operands)
-    return node(STARTS[collective.op], inputs, collective.attrs)
+    return node(STARTS[collective.op], inputs, _numberless(collective))
 
 
 def operand_of(start: Node) -> Node:
@@ -96,9 +96,15 @@ def operand_of(start: Node) -> Node:
 
 def wait(collective: Node, ticket: Node, operand: Node) -> Node:
     """The result of a collective that was started; what lies on a GPU was copied by then."""
-    attrs = WaitAttrs(collective.op.name, collective.attrs, collective.types[0])
+    attrs = WaitAttrs(collective.op.name, _numberless(collective), collective.types[0])
     inputs = (ticket, operand) if operand.type.device == CPU else (ticket,)
     return node(WAIT, inputs, attrs)
+
+
+def _numberless(collective: Node) -> GroupCallAttrs:
+    """The attributes without the number, which tickets have replaced."""
+    attrs: GroupCallAttrs = replace(collective.attrs, number=0)
+    return attrs
 
 
 def is_start(current: Node) -> bool:

@@ -21,6 +21,7 @@ from ridgeline.atomic import Change, apply, at_fork
 from ridgeline.devices import is_mesh
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant, twin
+from ridgeline.ops.collectives import recorded
 from ridgeline.record.captures import Donated
 from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell, LetGo, filled_leaf, graph_track
 from ridgeline.record.mesh_work import is_of_numbers, takes_ranks
@@ -261,6 +262,7 @@ class GraphRecorder:
                 elif match.other_sizes is not None:
                     match.generalize()
             _settle(before, nodes)
+            recorded.count = 0 if modes.capture is None else recorded.count
             self._track(c for c in live if graph_track(c).mode == GRAPH and c.node.inputs)
 
     def _track(self, cells: Iterable[Cell]) -> None:

@@ -395,7 +395,9 @@ class RankShare:
     ) -> Node:
         """A collective along an axis over a local value, which is about a node's whole value."""
         operands = source if isinstance(source, tuple) else (source,)
-        return self._noted(node, op, operands, GroupCallAttrs(self.groups[axis], **call))
+        # stages of a pipeline have collectives of their own between those they share
+        attrs = GroupCallAttrs(self.groups[axis], bucketed=axis != "pp", **call)
+        return self._noted(node, op, operands, attrs)
 
     def called(self, node: Node, source: Node) -> Node:
         """A collective of the graph itself, over this rank's own value."""

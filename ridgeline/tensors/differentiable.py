@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from ridgeline.errors import BadTypeError, GradientError
 from ridgeline.graph.node import Node
@@ -44,13 +44,21 @@ class HookHandle:
 class Extra:
     """What only some tensors have: a gradient, hooks, a retained gradient."""
 
-    __slots__ = ("after", "grad", "hooks", "retains")
+    __slots__ = ("after", "grad", "hooks", "retains", "shared")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
         self.hooks: dict[int, Callable[[Tensor], Tensor | None]] = {}
         self.after: dict[int, Callable[[Tensor], None]] = {}  # called once .grad is there
         self.retains = False
+        self.shared: Joins | None = None  # how ranks join gradients when a pass has ended
+
+
+class Joins(Protocol):
+    """What joins the gradients of some variables."""
+
+    def join(self) -> bool:
+        """Do so, if it is due; True where that takes all ranks, now."""
 
 
 class Watch:

@@ -18,6 +18,7 @@ from ridgeline.collector import paused
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.graph.sizes import SizeExpr, undecided
+from ridgeline.ops.collectives import recorded
 from ridgeline.record.cells import GRAPH, LEAF, Cell
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
@@ -158,6 +159,7 @@ class _Recorded:
         capture = self.capture
         gradients, narrow = modes.gradients, modes.autocast
         modes.capture = capture
+        recorded.count = 0
         try:
             result, stores, guards, reason = self._run_python()
             self.recorder = None  # it holds all that the function made

@@ -57,6 +57,67 @@ def test_all_reduce_writes_into_its_tensor(op: str) -> None:
         assert shared
 
 
+def test_messages_under_way() -> None:
+    def work() -> list[float]:
+        rank = dist.get_rank()
+        right, left = (rank + 1) % SIZE, (rank - 1) % SIZE
+        x, y = rl.full((2,), float(rank)), rl.zeros(2)
+        for each in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, x, right), dist.P2POp(dist.irecv, y, left)]
+        ):
+            assert each.wait()
+        sent = dist.isend(x, right, tag=3)
+        x += 10  # what is on its way was copied
+        z = rl.zeros(2)
+        dist.irecv(z, left, tag=3).wait()
+        sent.wait()
+        return [y[0].item(), z[1].item()]
+
+    assert on_ranks(work) == [[2.0, 2.0], [0.0, 0.0], [1.0, 1.0]]
+
+
+def test_objects_for_one_rank_or_from_one() -> None:
+    def work() -> tuple[Any, ...]:
+        rank = dist.get_rank()
+        gathered: list[Any] = [None] * SIZE
+        dist.gather_object({"rank": rank}, gathered if rank == 1 else None, dst=1)
+        taken = [None]
+        dist.scatter_object_list(taken, ["a", "b", "c"] if rank == 2 else None, src=2)
+        told: list[Any] = [None]
+        if rank == 0:
+            dist.send_object_list([{"x": 1}], dst=2)
+        elif rank == 2:
+            dist.recv_object_list(told, src=0)
+        return gathered, taken[0], told[0]
+
+    (none, a, _), (gathered, b, _), (_, c, told) = on_ranks(work)
+    assert none == [None] * SIZE and gathered == [{"rank": r} for r in range(SIZE)]
+    assert (a, b, c) == ("a", "b", "c") and told == {"x": 1}
+
+
+def test_ranks_of_groups() -> None:
+    def work() -> tuple[Any, ...]:
+        pair = dist.new_group([2, 0])
+        if dist.get_rank() == 1:
+            return (dist.get_process_group_ranks(),)
+        known = dist.get_process_group_ranks(pair)
+        return known, dist.get_global_rank(pair, 1), dist.get_group_rank(pair, 2)
+
+    assert on_ranks(work) == [([0, 2], 2, 1), ([0, 1, 2],), ([0, 2], 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("fsdp", "Plan(zero=3)"), ("tensor", "have meshes and placements")]
+)
+def test_modules_that_are_not_here_say_what_is(name: str, words: str) -> None:
+    with pytest.raises(ModuleNotFoundError) as raised:
+        __import__(f"ridgeline.distributed.{name}")
+    assert words in str(raised.value)
+    with pytest.raises(AttributeError) as missing:
+        getattr(dist, name)
+    assert words in str(missing.value)
+
+
 def test_parts_of_ranks() -> None:
     def work() -> list[Any]:
         rank = dist.get_rank()

@@ -13,11 +13,11 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ridgeline import nn
 from ridgeline.communicators.calls import CommunicationError
 from ridgeline.communicators.interface import Communicator
 from ridgeline.communicators.record import RecordCommunicator
 from ridgeline.functions.random import chosen_generator
+from ridgeline.nn.module import Module
 from ridgeline.record import recorder
 from ridgeline.record.modes import modes, no_grad
 from ridgeline.record.values import read_array
@@ -39,7 +39,7 @@ def agree_on_random_stream(world: Communicator) -> None:
         generator.set_state((seed, offset))
 
 
-def agree_on_values(module: nn.Module, world: Communicator) -> None:
+def agree_on_values(module: Module, world: Communicator) -> None:
     """Every rank has the first rank's parameters and buffers; their names and types must agree."""
     if _is_alone(world):
         return
