@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,16 @@ class RidgelineError(RuntimeError):
         if self.help:
             lines.append("  help: " + self.help.replace("\n", "\n        "))
         return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors go from process to process whatever their constructors take."""
+        return _rebuilt, (type(self), self.args, dict(self.__dict__))
+
+
+def _rebuilt(kind: type[RidgelineError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class BadValueError(RidgelineError, ValueError):

@@ -20,7 +20,7 @@ from ridgeline.simt.types import Access, short
 
 Space = Literal["global", "shared", "local", "constant"]
 SyncScope = Literal["block", "cluster", "device", "system"]
-Order = Literal["relaxed", "acquire", "release", "acq_rel"]
+Order = Literal["relaxed", "acquire", "release", "acq_rel", "seq_cst"]
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "laneid", "warpid", "cluster_rank")
 
 
@@ -360,6 +360,16 @@ class Atomic:
     order: Order
     place: SourcePlace
     volatile: bool = False
+
+    @property
+    def releases(self) -> bool:
+        """True where accesses before it are seen by who sees it."""
+        return self.order in ("release", "acq_rel", "seq_cst")
+
+    @property
+    def acquires(self) -> bool:
+        """True where what it sees was done before the accesses after it."""
+        return self.order in ("acquire", "acq_rel", "seq_cst")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ridgeline.simt import language
 from ridgeline.simt.dispatch import ConfiguredKernel, user_kernel
 from ridgeline.simt.frontend.build import build
 from ridgeline.simt.frontend.outside import OutsideRead
-from ridgeline.simt.frontend.problems import NotYetDefined
+from ridgeline.simt.frontend.problems import KernelLanguageError, NotYetDefined
 from ridgeline.simt.frontend.signature import REQUIRED, signature_of
 from ridgeline.simt.frontend.source import CapturedFunction, capture, defined_by
 from ridgeline.simt.ir import ThreadProgram, Variable
@@ -32,7 +32,7 @@ from ridgeline.simt.model.explanation import LaunchExplanation, explain_launch
 from ridgeline.simt.model.registers import RegisterCount
 from ridgeline.simt.simulator.findings import Simulation
 from ridgeline.simt.simulator.simulate import DEFAULT, SimulationOptions, simulate
-from ridgeline.simt.types import ELEMENTS, ElementType, TypeParameter, const, inout, out
+from ridgeline.simt.types import ElementType, TypeParameter
 
 _MOST_PROGRAMS = 16  # of one combination of types and constants, for values of outside names
 
@@ -217,7 +217,10 @@ def _constant_key(name: str, value: Any) -> tuple[str, type, Any]:
 
 def kernel(function: Callable[..., Any] | str) -> SimtKernel:
     """Make a kernel of a function, or of a text that defines one."""
-    return SimtKernel(capture(with_language(function)))
+    try:
+        return SimtKernel(capture(with_language(function)))
+    except KernelLanguageError as error:
+        raise error.with_traceback(None) from None  # the error names the place, ours are no use
 
 
 def device(function: Callable[..., Any] | str) -> DeviceFunctionMark:
@@ -231,12 +234,6 @@ def with_language(
     """A text sees the language's names without importing them, and what is given besides."""
     if not isinstance(function, str):
         return function
-    names: dict[str, Any] = {**language.INTRINSICS}
-    names |= {element.name: element for element in ELEMENTS}
-    names |= {name: getattr(language, name) for name in (
-        "threadIdx", "blockIdx", "blockDim", "gridDim", "lane", "warp", "cluster_rank", "cdiv",
-        "dynamic", "wmma",
-    )}  # fmt: skip
-    names |= {"out": out, "inout": inout, "const": const}
+    names = language.NAMES
     simt = python_types.SimpleNamespace(**names)
     return defined_by(function, {**(outside or {}), **names, "simt": simt})

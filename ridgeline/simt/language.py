@@ -14,6 +14,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.errors import BadTypeError
+from ridgeline.simt.types import ELEMENTS, const, inout, out, typevar
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,14 @@ class WarpMatrix:
 
 
 wmma = WarpMatrix()
+# Every name that means something in a kernel, by what it means there.
+NAMES: dict[str, Any] = {
+    **INTRINSICS, **{element.name: element for element in ELEMENTS},
+    "threadIdx": threadIdx, "blockIdx": blockIdx, "blockDim": blockDim, "gridDim": gridDim,
+    "lane": lane, "warp": warp, "cluster_rank": cluster_rank, "cdiv": cdiv, "dynamic": dynamic,
+    "constant": constant, "wmma": wmma, "out": out, "inout": inout, "const": const,
+    "typevar": typevar,
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Intrinsic:

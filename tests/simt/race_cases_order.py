@@ -3,6 +3,8 @@
 from ridgeline.simt import (
     atomic_add,
     atomic_exch,
+    atomic_load,
+    atomic_store,
     blockIdx,
     cp_async,
     cp_async_commit,
@@ -246,3 +248,27 @@ def own_only(y: inout[i32["n"]]):
     y[t] = s[t]
     s[t] += 1
     y[t] += s[t]
+
+
+@case(None, 2, 32, zeros(1), zeros(1), zeros(1))
+def handed_on_in_one_order_for_all(x: inout[i32["n"]], f: inout[i32["m"]], y: inout[i32["k"]]):
+    if threadIdx.x == 0:
+        if blockIdx.x == 0:
+            x[0] = 7
+            atomic_store(f, 0, 1, order="seq_cst")
+        else:
+            while atomic_load(f, 0, order="seq_cst") == 0:
+                pass
+            y[0] = x[0]
+
+
+@case("global race", 2, 32, zeros(1), zeros(1), zeros(1))
+def handed_on_relaxed(x: inout[i32["n"]], f: inout[i32["m"]], y: inout[i32["k"]]):
+    if threadIdx.x == 0:
+        if blockIdx.x == 0:
+            x[0] = 7
+            atomic_store(f, 0, 1, order="relaxed")
+        else:
+            while atomic_load(f, 0, order="seq_cst") == 0:
+                pass
+            y[0] = x[0]

@@ -1,7 +1,9 @@
 """The kernel language: what it computes, by Python and NumPy, and what it refuses, and where."""
 
+import pickle
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +36,7 @@ REFUSED = [
     ("    x = lambda: 3", "lambda", "@simt.device"),
     ("    a[0] = a[1.5]", "an index is an integer", "i32"),
     ("    a[0] = missing", "not defined", ""),
+    ("    a[0] = i32(popcount(u))", "not defined", ""),
     ("    x = a\n    x = a[0]", "", ""),
     ("    simt.shfl(u, 3, width=5)", "power of two", ""),
     ("    simt.atomic_add(a, 0, 1, scope='warp')", "is no scope", "block"),
@@ -52,6 +55,35 @@ def test_what_is_refused_says_where_and_what_instead(body: str, message: str, he
     assert help in caught.value.help
     assert 2 <= caught.value.place.line <= text.count("\n") + 1
     assert caught.value.place.column > 1
+
+
+def test_a_name_of_the_language_that_was_not_imported_says_where_it_is_from() -> None:
+    def forgetful(a: i32["n"]):
+        assert bitcast(a[0], f32) > 0
+
+    with pytest.raises(KernelLanguageError, match="not imported") as caught:
+        simt.kernel(forgetful)
+    assert "from ridgeline.simt import bitcast" in caught.value.help
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert len(frames) == 2, "the user's line, and the decorator"
+
+
+def test_errors_go_from_process_to_process() -> None:
+    with pytest.raises(KernelLanguageError) as caught:
+        simt.kernel("def k(a: i32['n']):\n    a[0] = missing")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is KernelLanguageError
+    assert str(again) == str(caught.value)
+    assert again.place == caught.value.place
+
+
+def test_a_star_brings_the_language_and_leaves_pythons_names() -> None:
+    names: dict[str, object] = {}
+    exec("from ridgeline.simt import *", names)
+    assert names["shared"] is simt.shared
+    assert names["f32"] is simt.f32
+    assert "any" not in names
+    assert simt.any is not any
 
 
 @simt.kernel

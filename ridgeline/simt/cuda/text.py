@@ -378,7 +378,7 @@ class CudaText(CudaExpressions):
     def _atomic(self, op: ir.Atomic) -> None:
         at = f"&{self.at(op.array, op.index)}"
         value = "" if op.value is None else self.text(op.value)
-        if op.order in ("release", "acq_rel"):
+        if op.releases:
             self._put(f"{_FENCES[op.scope]};")
         if op.name == "load":
             self._give(op.target, f"*(volatile {memory_type(op.array.dtype)} *){at}")
@@ -389,7 +389,7 @@ class CudaText(CudaExpressions):
             scope = _SCOPES[op.scope]
             call = f"rl_atomic_{op.name}{scope}({', '.join((at, *compare, value))})"
             self._give(op.target, call)
-        if op.order in ("acquire", "acq_rel"):
+        if op.acquires:
             self._put(f"{_FENCES[op.scope]};")
 
     def _fragment(

@@ -155,7 +155,10 @@ def outside(c: Context, node: ast.AST, name: str) -> KernelValue:
         if c.scope.captured.binds_later(name):
             raise problem(f"the name {name} is not defined yet", c.place(node),
                           c.scope.captured.source, kind=NotYetDefined)  # fmt: skip
-        known = {*c.scope.names, *c.scope.outside, *language.INTRINSICS}
+        if name in language.NAMES:
+            c.fail(node, f"{name} is of the kernel language, and not imported",
+                   f"from ridgeline.simt import {name}, or write simt.{name}")  # fmt: skip
+        known = {*c.scope.names, *c.scope.outside, *language.NAMES}
         c.fail(node, f"the name {name} is not defined", nearest(name, known))
     c.outside_used.append(read(c.scope.captured, name, value))
     return meaning(c, value, name)
@@ -211,7 +214,7 @@ def _attribute(c: Context, node: ast.Attribute) -> KernelValue:
             help = language.REFUSED[node.attr]
             c.fail(node, f"{node.attr} is not in the kernel language", help)
         known = [name for name in dir(base.value) if not name.startswith("_")]
-        known += list(language.INTRINSICS)
+        known += list(language.NAMES)
         c.fail(node, f"{ast.unparse(node)} does not exist", nearest(node.attr, known))
     raise c.refused(node, f"{describe(base)} has no {node.attr}")
 

@@ -30,7 +30,7 @@ from ridgeline.simt.ir import (
 from ridgeline.simt.language import ATOMICS, Dynamic
 from ridgeline.simt.types import ElementType, element_of, short
 
-_ORDERS = ("relaxed", "acquire", "release", "acq_rel")
+_ORDERS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 _INTEGERS_ONLY = ("and", "or", "xor", "inc", "dec")
 
 

@@ -209,12 +209,15 @@ class WarpAccesses(WarpExpressions):
         inside = self.inside(array, index)
         if inside is not None and not statement.guarded:
             self.report_outside(inside, statement.place)
+        axes = None if array.space == "local" else self._axes(array, index)
+        if axes is not None and not any(map(self.varies, (*index, statement.value))):
+            self._write_one(array, axes, value, inside)
+            return
         mask = self._active(inside)
         wide = self.widen(value, WARP)
         if array.space == "local" and not any(map(self.varies, index)):
             self.raw_store(self._row(array, index), wide, array.dtype, mask)
             return
-        axes = None if array.space == "local" else self._axes(array, index)
         runs = None if axes is None else _runs(axes)
         if axes is None or runs is None or not all(run.neighbours for run in runs):
             self.scatter(self._lane_addresses(array, index), wide, array.dtype, mask)
@@ -223,6 +226,23 @@ class WarpAccesses(WarpExpressions):
             part = None if mask is None else self.part(mask, run.first, run.lanes)
             address = self._address(array, axes, run.first)
             self.raw_store(address, self.part(wide, run.first, run.lanes), array.dtype, part)
+
+    def _write_one(
+        self, array: ir.ThreadArray, axes: Sequence[AxisForm], value: Value, inside: Value | None
+    ) -> None:
+        """One value to one element, if any lane is active."""
+        some = None if self.mask is None else self.any(self.mask)
+        if inside is not None:
+            some = inside if some is None else self.both(some, inside)
+        if some is None:
+            self.raw_store(self._address(array, axes, 0), value, array.dtype, None)
+            return
+        store, on = self.label("store"), self.label("on")
+        self.branch(some, store, on)
+        self.begin(store)
+        self.raw_store(self._address(array, axes, 0), value, array.dtype, None)
+        self.jump(on)
+        self.begin(on)
 
     def assign(self, slot: str, value: Value, lanes: int) -> None:
         """A register takes a value in the active lanes."""

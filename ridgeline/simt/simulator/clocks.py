@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.simt.ir import Atomic
 from ridgeline.simt.simulator.lanes import AnyArray, IntArray
 
 # of 63: a million of a thread's own synchronisations and of its block's barriers, a thousand of
@@ -218,36 +219,33 @@ class Clocks:
         self.seen_version[ids] = versions
         return np.asarray(seen)
 
-    def release(
-        self, thread: int, at: SyncLocation, scope: str, order: str, replaces: bool
-    ) -> None:
+    def release(self, thread: int, at: SyncLocation, op: Atomic) -> None:
         """A thread wrote an element atomically; what a fence before it released goes along."""
         now = int(self.stamp[thread] & _CLOCK_MASK)
-        ordered = order in ("release", "acq_rel")
         block = (thread + self.first) // self.padded
         at.version += 1
-        if replaces:
+        if op.name == "store":
             at.device, at.block = None, {}
-        wide = now if ordered else int(self.fenced["device"][thread])
-        if scope != "block" and wide >= 0:
+        wide = now if op.releases else int(self.fenced["device"][thread])
+        if op.scope != "block" and wide >= 0:
             at.device = join([at.device or {}, self.knowledge(thread, wide)])
-        near = now if ordered else int(self.fenced["block"][thread])
+        near = now if op.releases else int(self.fenced["block"][thread])
         if near >= 0:
             at.block[block] = join([at.block.get(block, {}), self.knowledge(thread, near)])
-        if ordered:
+        if op.releases:
             self.stamp[thread] += 1
 
-    def acquire(self, thread: int, at: SyncLocation, key: Any, scope: str, order: str) -> None:
+    def acquire(self, thread: int, at: SyncLocation, key: Any, op: Atomic) -> None:
         """A thread read an element atomically; a fence after it makes what it carries known."""
         block = (thread + self.first) // self.padded
         found = []
-        if at.device is not None and scope != "block":
+        if at.device is not None and op.scope != "block":
             found.append(((key, "device"), at.device, False))
         if block in at.block:
             found.append(((key, "block"), at.block[block], True))
         for name, row, local in found:
             self.pending.setdefault(thread, {})[name] = (row, local)
-        if found and order in ("acquire", "acq_rel"):
+        if found and op.acquires:
             self._settle(thread, True)
 
 

@@ -317,18 +317,17 @@ class Actions:
         # a thread that looks again at what it has seen before learns nothing
         element = at + (list(self.stored).index(name) << 40)
         news = (versions >= 0) & ~clocks.has_seen(lanes.ids, element, versions)
-        ordered = op.order in ("release", "acq_rel")
-        tells = wrote & ((clocks.fenced["block"][lanes.ids] >= 0) | (versions >= 0) | ordered)
+        tells = wrote & ((clocks.fenced["block"][lanes.ids] >= 0) | (versions >= 0) | op.releases)
         beside = np.isin(rows, rows[tells])  # who comes after a release of this same instruction
         order = np.flatnonzero(news | beside).tolist()
         for row in reversed(order) if self.accesses.order == "last" else order:
             thread, key = int(lanes.ids[row]), (name, int(at[row]))
             place = self.sync.get(key)
             if op.name != "store" and place is not None:
-                clocks.acquire(thread, place, key, op.scope, op.order)
+                clocks.acquire(thread, place, key, op)
             if tells[row]:
                 place = self.sync.setdefault(key, SyncLocation())
-                clocks.release(thread, place, op.scope, op.order, op.name == "store")
+                clocks.release(thread, place, op)
 
     def _print(self, statement: PrintOut) -> Action:
         parts = [p if isinstance(p, str) else self.evaluators.of(p) for p in statement.parts]

@@ -405,7 +405,7 @@ class _Run:
         if op not in ("store", "exch"):
             self._known(memory, flat, want)
         wrote = op != "load" and (op != "cas" or found == want.compare)
-        if want.order in ("release", "acq_rel") and op != "load":
+        if want.order in ("release", "acq_rel", "seq_cst") and op != "load":
             self._fence_out(thread, want.scope)
         self._visit(thread, memory, flat, "atomic", wrote, None, want)
         if op != "store":
@@ -428,7 +428,7 @@ class _Run:
 
     def _carried(self, thread: int, want: Op) -> Iterator[tuple[str, Any]]:
         yield from self.released[thread].items()
-        if want.order in ("release", "acq_rel"):
+        if want.order in ("release", "acq_rel", "seq_cst"):
             yield want.scope, self.clock[thread].copy()
 
     def _acquire(self, thread: int, memory: Memory, flat: int, want: Op) -> None:
@@ -437,7 +437,7 @@ class _Run:
                 message.scope, thread, message.writer
             ):
                 self.pending[thread].append(message)
-        if want.order in ("acquire", "acq_rel"):
+        if want.order in ("acquire", "acq_rel", "seq_cst"):
             self._fence_in(thread, want.scope)
 
     def _holds(self, scope: str, one: int, other: int) -> bool:
