@@ -6,6 +6,7 @@ import pytest
 from ridgeline import simt
 from ridgeline.simt import (
     atomic_add,
+    atomic_cas,
     blockIdx,
     f32,
     i32,
@@ -151,3 +152,36 @@ def test_kernels_that_never_end_are_stopped_where_their_warps_wait() -> None:
     assert [(f.kind, f.place.line) for f in found.errors] == [
         ("never ends", counts_for_ever.captured.source.first + 3)
     ]
+
+
+@simt.kernel
+def counts_while_it_waits(x: inout[i32["n"]]):
+    turns = 0
+    while atomic_cas(x, 0, 0, 1) != 0:
+        turns += 1
+    x[1] = turns
+
+
+@simt.kernel
+def computes_long(x: inout[i32["n"]]):
+    y = x[threadIdx.x]
+    for _ in range(3000):
+        y = y * 5 + 1
+    x[threadIdx.x] = y
+
+
+def test_who_counts_the_turns_waits_none_the_less() -> None:
+    taken = np.ones(2, np.int32)
+    assert reported(counts_while_it_waits, 1, 1, taken) == {
+        ("never ends", "while atomic_cas(x, 0, 0, 1) != 0:")
+    }
+
+
+def test_a_loop_that_only_takes_long_is_no_mistake() -> None:
+    found = computes_long.simulate(1, 32, np.zeros(32, np.int32),
+                                   options=SimulationOptions(limit=1000))  # fmt: skip
+    assert not found.errors
+    assert [(f.kind, f.place.line) for f in found.warnings] == [
+        ("not finished", computes_long.captured.source.first + 3)
+    ]
+    assert found.verdict == "not finished"

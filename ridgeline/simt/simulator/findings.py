@@ -2,7 +2,7 @@
 
 Errors are mistakes that a GPU may punish in some schedule. Warnings (writes of one value by several
 threads, a barrier that threads left before, a copy that nothing waits for) are harmless on today's
-GPUs, and no reports.
+GPUs, and no reports; nor is that a launch takes longer than the simulator was given.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FindingKind = Literal[
     "shared race", "global race", "same-value race", "out of bounds", "uninitialised",
     "divergent barrier", "barrier after exit", "warp mask", "shuffle", "assertion",
     "misaligned vector", "never ends", "blocks exchange", "step",
-    "copy not waited for",
+    "copy not waited for", "not finished",
 ]  # fmt: skip
-WARNINGS = ("same-value race", "barrier after exit", "copy not waited for")
+WARNINGS = ("same-value race", "barrier after exit", "copy not waited for", "not finished")
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,25 @@ class KernelFinding:
             lines.append(f"  seen {self.count} times")
         lines.append(f"  help: {self.help}")
         return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding for other programs, as JSON can hold it."""
+        found: dict[str, Any] = {
+            "level": "warning" if self.is_warning else "error", "kind": self.kind,
+            "message": self.message, "help": self.help, "count": self.count, **_placed(self.place),
+        }  # fmt: skip
+        if self.thread is not None:
+            found |= {"block": self.thread.block, "thread": self.thread.thread}
+        if self.other_place is not None:
+            found["other"] = _placed(self.other_place)
+            if self.other_thread is not None:
+                other = self.other_thread
+                found["other"] |= {"block": other.block, "thread": other.thread}
+        return found
+
+
+def _placed(place: SourcePlace) -> dict[str, Any]:
+    return {"path": place.path, "line": place.line, "column": place.column}
 
 
 def _quoted(place: SourcePlace, source: SourceText | None) -> str:
@@ -142,6 +161,13 @@ class Simulation:
     def errors(self) -> tuple[KernelFinding, ...]:
         """Findings that are no warnings."""
         return tuple(finding for finding in self.findings if not finding.is_warning)
+
+    @property
+    def verdict(self) -> str:
+        """The kinds of the errors, by the alphabet; without any `clean`, or `not finished`."""
+        unfinished = any(finding.kind == "not finished" for finding in self.findings)
+        kinds = ", ".join(sorted({error.kind for error in self.errors}))
+        return kinds or ("not finished" if unfinished else "clean")
 
     @property
     def warnings(self) -> tuple[KernelFinding, ...]:

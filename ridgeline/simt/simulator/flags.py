@@ -42,17 +42,31 @@ def flag_arrays(program: ThreadProgram) -> set[str]:
     return found | _only_decided_by(program)
 
 
-def _looked_at_again(loop: WhileLoop | ForRange) -> set[str]:
-    """Arrays of atomic reads in a loop that its end depends on."""
-    wanted = _names(_exits(loop))
-    parts = list(_with_branches(loop.body))
+def steering(program: ThreadProgram) -> set[str]:
+    """Variables that decide, in the end, where a thread goes on: no others end its waiting."""
+    statements = list(walk(program.body))
+    wanted: set[str] = set()
+    for statement in statements:
+        if isinstance(statement, (IfElse, WhileLoop, ForRange)):
+            wanted |= _names(expressions(statement)) | _assigned(statement)
+    return _grown(wanted, [(s, ()) for s in statements])
+
+
+def _grown(wanted: set[str], parts: list[tuple[ThreadStmt, tuple[ThreadExpr, ...]]]) -> set[str]:
+    """Names, with those that statements compute them from, and the conditions these are under."""
     while True:
         before = len(wanted)
         for statement, branches in parts:
-            if any(target.name in wanted for target in _targets(statement)):
+            if _assigned(statement) & wanted:
                 wanted |= _names([*expressions(statement), *branches])
         if len(wanted) == before:
-            break
+            return wanted
+
+
+def _looked_at_again(loop: WhileLoop | ForRange) -> set[str]:
+    """Arrays of atomic reads in a loop that its end depends on."""
+    parts = list(_with_branches(loop.body))
+    wanted = _grown(_names(_exits(loop)), parts)
     atomics = [s for s, _ in parts if isinstance(s, Atomic) and s.target is not None]
     return {s.array.name for s in atomics if s.target is not None and s.target.name in wanted}
 
@@ -98,7 +112,7 @@ def _is_computed_with(target: Variable, statements: list[ThreadStmt]) -> bool:
                 continue
             if isinstance(statement, (ElementWrite, VectorWrite, VectorRead, Atomic, WarpOp)):
                 return True
-            followed |= {variable.name for variable in _targets(statement)}
+            followed |= _assigned(statement)
         if len(followed) == before:
             return False
 
@@ -113,6 +127,10 @@ def _targets(statement: ThreadStmt) -> tuple[Variable, ...]:
         case Atomic() | WarpOp() | Barrier():
             return () if statement.target is None else (statement.target,)
     return ()
+
+
+def _assigned(statement: ThreadStmt) -> set[str]:
+    return {target.name for target in _targets(statement)}
 
 
 def _names(parts: Iterable[ThreadExpr]) -> set[str]:

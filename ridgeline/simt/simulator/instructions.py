@@ -52,11 +52,13 @@ class JumpUnless:
 
 @dataclass
 class Jump:
-    """All go to `target`; `spins` says that the loop behind it waits for other threads."""
+    """All go to `target`; `spins` says that the loop behind it waits for other threads, `endless`
+    that nothing in it leaves it."""
 
     place: SourcePlace
     target: int = -1
     spins: bool = False
+    endless: bool = False
     share: float = 1.0
 
 
@@ -141,7 +143,9 @@ class _Writer:
         self.statements(node.body, [*loops, loop])
         continues = len(self.code)
         self._count(turn, node)
-        self.code.append(Jump(node.place, loop.start, _spins(node.body)))
+        leaves = loop.breaks or any(isinstance(s, Return) for s in walk(node.body))
+        endless = always and not leaves
+        self.code.append(Jump(node.place, loop.start, _spins(node.body), endless))
         self._close(loop, continues, test)
 
     def for_range(self, node: ForRange, loops: list[_Loop]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from ridgeline.simt.ir import Atomic, Barrier, SourcePlace, ThreadProgram, Variable, WarpOp
 from ridgeline.simt.simulator import warp_ops
 from ridgeline.simt.simulator.debug import KernelDebugger
-from ridgeline.simt.simulator.findings import KernelFinding
+from ridgeline.simt.simulator.findings import FindingKind, KernelFinding
 from ridgeline.simt.simulator.instructions import (
     Do,
     Exit,
@@ -148,7 +148,8 @@ class ThreadMachine:
         self.iterations += (_SPIN_WEIGHT if jump.spins else 1) + len(ids) / _LIGHT_THREADS
         if self.iterations > self.limits.iterations * self.ready.ways:
             running = {(jump.target, 0): ids}
-            self._report_endless(f"still loops, with limit={self.limits.iterations}", running)
+            what = f"still loops, with limit={self.limits.iterations}"
+            self._report_endless(what, running, "never ends" if jump.endless else "not finished")
             raise Stopped
 
     def _step(self, pc: int, instruction: Instruction) -> Any:
@@ -291,18 +292,20 @@ class ThreadMachine:
                      "let all threads reach the same barrier")  # fmt: skip
         raise Stopped
 
-    def _report_endless(self, what: str, running: dict[Place, IntArray]) -> None:
+    def _report_endless(
+        self, what: str, running: dict[Place, IntArray], kind: FindingKind = "never ends"
+    ) -> None:
         """Name the lines where warps loop, those that run and those that rest."""
         sets = {**self.ready.sets, **running}
         for (pc, _), ids in sorted(sets.items(), key=lambda item: item[0]):
             place = self._loop_place(pc)
             warps = len(np.unique(ids >> 5))
-            self._report(place, int(ids[0]), "never ends", f"a set of {warps} warps {what}",
+            self._report(place, int(ids[0]), kind, f"a set of {warps} warps {what}",
                          "some thread has to make the loop's condition false; raise limit= if "
                          "it only takes long")  # fmt: skip
         for pc in np.unique(self.barriers.waiting[self.barriers.waiting >= 0]).tolist():
             ids = np.flatnonzero(self.barriers.waiting == pc)
-            self._report(self.barriers.statements[pc].place, int(ids[0]), "never ends",
+            self._report(self.barriers.statements[pc].place, int(ids[0]), kind,
                          f"a set of {len(np.unique(ids >> 5))} warps waits at the barrier",
                          "threads in a loop that never ends do not reach it")  # fmt: skip
 
@@ -318,7 +321,9 @@ class ThreadMachine:
                 return instruction.place
         return self.code[-1].place  # type: ignore[union-attr]
 
-    def _report(self, place: SourcePlace, thread: int, kind: Any, message: str, help: str) -> None:
+    def _report(
+        self, place: SourcePlace, thread: int, kind: FindingKind, message: str, help: str
+    ) -> None:
         name = self.accesses.log.name(thread + self.accesses.clocks.first)
         text = f"{name}: {message}"
         self.accesses.log.add((kind, place), KernelFinding(kind, text, place, name, help))

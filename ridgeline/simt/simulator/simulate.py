@@ -32,7 +32,7 @@ from ridgeline.simt.launch import LaunchError, ThreadLaunch, shared_bytes
 from ridgeline.simt.simulator.clocks import Clocks, SyncLocation
 from ridgeline.simt.simulator.debug import KernelDebugger
 from ridgeline.simt.simulator.findings import FindingLog, Simulation
-from ridgeline.simt.simulator.flags import flag_arrays
+from ridgeline.simt.simulator.flags import flag_arrays, steering
 from ridgeline.simt.simulator.global_memory import place_arrays
 from ridgeline.simt.simulator.instructions import instructions
 from ridgeline.simt.simulator.lanes import AnyArray
@@ -155,6 +155,7 @@ class _Run:
         )
         self.written = _written_arrays(program)
         self.flags = flag_arrays(program)
+        self.steering = steering(program)
         stops = any(isinstance(s, Breakpoint) for s in statements)
         self.debugger = KernelDebugger() if stops else None
         self.cluster = math.prod(launch.cluster)
@@ -202,7 +203,7 @@ class _Run:
         actions = Actions(
             stored, accesses, variables, everyone, self.synchronises, self.printed, builtins,
             lambda extent: self._extent(extent, stored), self.sync, self.quiet, self.debugger,
-            self.flags,
+            self.flags, self.steering,
         )  # fmt: skip
         crew = Crew(exists, self.padded, self.cluster)
         limits = StepLimits(self.options.limit)

@@ -48,11 +48,12 @@ class Actions:
         self, stored: dict[str, HeldArray], accesses: MemoryChecks, variables: dict[str, AnyArray],
         everyone: int, synchronises: bool, printed: list[str], builtins: Any, extents: Any,
         sync: dict[Any, SyncLocation], quiet: bool, debugger: KernelDebugger | None,
-        flags: set[str],
+        flags: set[str], steering: set[str],
     ) -> None:  # fmt: skip
         self.stored, self.accesses, self.variables = stored, accesses, variables
         self.everyone, self.synchronises, self.printed = everyone, synchronises, printed
-        self.sync, self.quiet, self.debugger, self.flags = sync, quiet, debugger, flags
+        self.sync, self.quiet, self.debugger = sync, quiet, debugger
+        self.flags, self.steering = flags, steering
         self.evaluators = Evaluators(variables, builtins, extents, self.reader, everyone)
         self.copies = AsyncCopies(accesses)
         self.fragments = Fragments(accesses, stored, self.evaluators)
@@ -180,10 +181,11 @@ class Actions:
     def _assign(self, statement: Assign) -> Action:
         value, accesses = self.evaluators.of(statement.value), self.accesses
         target = self.variables[statement.target.name]
+        steers = statement.target.name in self.steering or "." in statement.target.name
 
         def assign(lanes: Lanes) -> None:
             found = value(lanes)
-            if accesses.watch and np.any(target[lanes.select] != found):
+            if accesses.watch and steers and np.any(target[lanes.select] != found):
                 accesses.changes += 1
             target[lanes.select] = found
 
