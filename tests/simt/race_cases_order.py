@@ -272,3 +272,29 @@ def handed_on_relaxed(x: inout[i32["n"]], f: inout[i32["m"]], y: inout[i32["k"]]
             while atomic_load(f, 0, order="seq_cst") == 0:
                 pass
             y[0] = x[0]
+
+
+@case(None, 2, 64, zeros(1), zeros(1))
+def atomics_in_turn_by_a_flag(x: inout[i32["n"]], f: inout[i32["m"]]):
+    if threadIdx.x == 0:
+        if blockIdx.x == 0:
+            atomic_exch(x, 0, 1, scope="block")
+            threadfence()
+            atomic_exch(f, 0, 1)
+        else:
+            while atomic_add(f, 0, 0) != 1:
+                pass
+            atomic_exch(x, 0, 2, scope="block")
+
+
+@case("global race", 2, 64, zeros(1), zeros(1))
+def plain_write_after_a_flag_without_a_fence(x: inout[i32["n"]], f: inout[i32["m"]]):
+    if threadIdx.x == 0:
+        if blockIdx.x == 0:
+            atomic_exch(x, 0, 1, scope="block")
+            threadfence()
+            atomic_exch(f, 0, 1)
+        else:
+            while atomic_add(f, 0, 0) != 1:
+                pass
+            x[0] = 2

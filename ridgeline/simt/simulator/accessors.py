@@ -20,6 +20,7 @@ _SITE_BITS, _KIND_BITS = 17, 3
 _THREAD_SHIFT = _SITE_BITS + _KIND_BITS
 _WARP_SHIFT = _THREAD_SHIFT + 5
 PLAIN, BLOCK_ATOMIC, DEVICE_ATOMIC, VOLATILE = 0, 1, 2, 3
+ATOMIC = (BLOCK_ATOMIC, DEVICE_ATOMIC)
 # what is told of a race: the racing threads' place in the lanes, the earlier access, what it was
 OnRace = Callable[[AnyArray, IntArray, str], None]
 
@@ -73,13 +74,18 @@ def same_block(key: IntArray, threads: IntArray, padded: int) -> AnyArray:
 
 
 class Visit(NamedTuple):
-    """Threads that access elements now: where, who, at which stamps, and whom to tell of races."""
+    """Threads that access elements now: where, who, at which stamps, and whom to tell of races.
+
+    A `strong` (atomic) access comes after what an atomic read before it saw, with no fence between:
+    both go to the memory that all share, in the thread's order.
+    """
 
     clocks: Clocks
     at: IntArray
     ids: IntArray
     stamp: IntArray
     report: OnRace
+    strong: bool = False
 
     @property
     def threads(self) -> IntArray:
@@ -108,7 +114,7 @@ def check_slot(
     places = np.flatnonzero(suspects)
     if not len(places):
         return
-    racing = ~clocks.ordered(who[places], earlier[places], visit.ids[places])
+    racing = ~clocks.ordered(who[places], earlier[places], visit.ids[places], visit.strong)
     if racing.any():
         places = places[racing]
         visit.report(places, key[places], before)
@@ -221,7 +227,7 @@ class LaneAccessors(Accessors):
     def _passed(self, clocks: Clocks, held: LaneGroups, key: IntArray) -> AnyArray:
         """Whether all lanes of held groups came before what the threads do now."""
         ids = held.thread - clocks.first
-        racing, _ = _open_lanes(clocks, key, held.stamp, held.mask, ids)
+        racing, _ = _open_lanes(clocks, key, held.stamp, held.mask, ids, False)
         return ~racing
 
     def _keep(self, clocks: Clocks, groups: LaneGroups, key: IntArray) -> None:
@@ -270,7 +276,8 @@ class LaneAccessors(Accessors):
         places, key, stamp, mask = places[suspects], key[suspects], stamp[suspects], mask[suspects]
         if not len(places):
             return
-        racing, lanes = _open_lanes(visit.clocks, key, stamp, mask, visit.ids[places])
+        ids = visit.ids[places]
+        racing, lanes = _open_lanes(visit.clocks, key, stamp, mask, ids, visit.strong)
         if racing.any():
             shown = (key & ~np.int64(31 << _THREAD_SHIFT)) | (lanes << _THREAD_SHIFT)
             visit.report(places[racing], shown[racing], before)
@@ -284,7 +291,7 @@ class LaneAccessors(Accessors):
 
 
 def _open_lanes(
-    clocks: Clocks, key: IntArray, stamp: IntArray, mask: AnyArray, ids: IntArray
+    clocks: Clocks, key: IntArray, stamp: IntArray, mask: AnyArray, ids: IntArray, strong: bool
 ) -> tuple[AnyArray, IntArray]:
     """Whether groups of lanes have one that threads `ids` do not come after, and the first such."""
     who, threads = thread_of(key), ids + clocks.first
@@ -293,10 +300,10 @@ def _open_lanes(
     if len(near):
         own = np.uint32(1) << (threads[near] & 31).astype(np.uint32)
         left[near] &= ~(own | clocks.lanes_known(ids[near], stamp[near]))
-    if clocks.rows:
+    if clocks.rows or (strong and clocks.pending):
         for place in np.flatnonzero(left).tolist():
             base = int(who[place]) & ~31
-            left[place] &= ~clocks.row_known(int(ids[place]), base, int(stamp[place]))
+            left[place] &= ~clocks.row_known(int(ids[place]), base, int(stamp[place]), strong)
     lowest = left & (~left + np.uint32(1))
     lanes = np.log2(np.maximum(lowest, 1)).astype(np.int64)
     return left != 0, lanes

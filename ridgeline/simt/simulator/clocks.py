@@ -8,7 +8,7 @@ after fences is kept in rows (a block's clocks each), since few threads ever lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,9 @@ class Clocks:
         """The threads' own clocks."""
         return np.asarray(self.stamp[ids] & _CLOCK_MASK)
 
-    def ordered(self, who: IntArray, stamp: IntArray, ids: IntArray) -> AnyArray:
+    def ordered(
+        self, who: IntArray, stamp: IntArray, ids: IntArray, strong: bool = False
+    ) -> AnyArray:
         """Whether accesses by `who` at `stamp` happened before what threads `ids` do now."""
         me = ids + self.first
         done = (who == me) | self.barriers_passed(who, stamp, ids)
@@ -64,8 +66,8 @@ class Clocks:
             same_warp = who >> 5 == me >> 5
             known = self.lanes[ids, who & 31]
             done |= same_warp & (known >= stamp & _CLOCK_MASK)
-        if self.rows and not done.all():
-            self._by_rows(done, who, stamp, ids)
+        if (self.rows or (strong and self.pending)) and not done.all():
+            self._by_rows(done, who, stamp, ids, strong)
         return np.asarray(done)
 
     def barriers_passed(self, who: IntArray, stamp: IntArray, ids: IntArray) -> AnyArray:
@@ -87,23 +89,29 @@ class Clocks:
         known = self.lanes[ids] >= (stamp & _CLOCK_MASK)[:, None]
         return np.packbits(known, axis=1, bitorder="little").view(np.uint32)[:, 0]
 
-    def row_known(self, thread: int, base: int, stamp: int) -> np.uint32:
+    def _learned(self, thread: int, block: int, strong: bool) -> Iterator[AnyArray]:
+        """Clocks of a block that a thread learned by flags; a strong access sees the newest too."""
+        rows = [self.rows.get(thread, {})]
+        if strong:
+            rows += [row for row, _ in self.pending.get(thread, {}).values()]
+        yield from (row[block] for row in rows if block in row)
+
+    def row_known(self, thread: int, base: int, stamp: int, strong: bool) -> np.uint32:
         """The lanes of the warp that begins at `base` of which a thread learned by flags."""
         block, inner = divmod(base, self.padded)
-        clocks = self.rows.get(thread, {}).get(block)
-        if clocks is None:
-            return np.uint32(0)
-        known = clocks[inner : inner + 32] >= stamp & _CLOCK_MASK
-        return np.uint32(np.where(known, _LANE_BITS, np.uint32(0)).sum(dtype=np.uint32))
+        found = np.uint32(0)
+        for clocks in self._learned(thread, block, strong):
+            known = clocks[inner : inner + 32] >= stamp & _CLOCK_MASK
+            found |= np.uint32(np.where(known, _LANE_BITS, np.uint32(0)).sum(dtype=np.uint32))
+        return found
 
-    def _by_rows(self, done: AnyArray, who: IntArray, stamp: IntArray, ids: IntArray) -> None:
+    def _by_rows(
+        self, done: AnyArray, who: IntArray, stamp: IntArray, ids: IntArray, strong: bool
+    ) -> None:
         for place in np.flatnonzero(~done):
-            row = self.rows.get(int(ids[place]))
-            if row is None:
-                continue
             block, inner = divmod(int(who[place]), self.padded)
-            known = row.get(block)
-            if known is not None and known[inner] >= stamp[place] & _CLOCK_MASK:
+            learned = self._learned(int(ids[place]), block, strong)
+            if any(clocks[inner] >= stamp[place] & _CLOCK_MASK for clocks in learned):
                 done[place] = True
 
     def block_barrier(self, ids: IntArray, blocks: AnyArray) -> None:

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from ridgeline.simt.simulator.accessors import (
+    ATOMIC,
     BLOCK_ATOMIC,
-    DEVICE_ATOMIC,
     PLAIN,
     VOLATILE,
     Accessors,
@@ -29,7 +29,6 @@ from ridgeline.simt.simulator.lanes import IntArray
 
 # what orders the threads of a program: barriers alone, parts of warps too, or flags and fences
 Ordering = Literal["barriers", "lanes", "flags"]
-_SCOPES = (BLOCK_ATOMIC, DEVICE_ATOMIC)
 
 
 class Shadow:
@@ -52,7 +51,7 @@ class Shadow:
     def on_read(self, visit: Visit, site: int, kind: int) -> None:
         """Threads read elements."""
         self._check_copies(visit)
-        beside = VOLATILE if kind in _SCOPES else None
+        beside = VOLATILE if kind in ATOMIC else None
         check_slot(visit, self.write, self.own_block, "write", beside=beside)
         if kind == PLAIN:
             for updates in self.updates.values():
@@ -140,7 +139,7 @@ class Shadow:
         """Atomics conflict where a scope of one block is to hold threads of two."""
         if self.own_block:
             return
-        for scope in _SCOPES:
+        for scope in ATOMIC:
             if scope in sorts and BLOCK_ATOMIC in (kind, scope):
                 sorts[scope].check(visit, before, apart=True)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ridgeline.simt.ir import Atomic, SourcePlace, ThreadArray
 from ridgeline.simt.simulator import atomics
-from ridgeline.simt.simulator.accessors import PLAIN, VOLATILE, OnRace, Visit
+from ridgeline.simt.simulator.accessors import ATOMIC, PLAIN, VOLATILE, OnRace, Visit
 from ridgeline.simt.simulator.clocks import Clocks
 from ridgeline.simt.simulator.findings import FindingKind, FindingLog, KernelFinding
 from ridgeline.simt.simulator.lanes import AnyArray, IntArray, Lanes, spread
@@ -114,7 +114,7 @@ class MemoryChecks:
                 self._uninitialised(stored, at, lanes, missing, site)
         if stored.shadow is not None:
             report = self._racing(stored, at, lanes, site, False, kind, None)
-            stored.shadow.on_read(self._visit(at, lanes, report), site, kind)
+            stored.shadow.on_read(self._visit(at, lanes, report, kind in ATOMIC), site, kind)
         if self.counter is not None:
             self.counter.access(site, stored, at, lanes, "read")
         return stored.data[at]
@@ -184,8 +184,8 @@ class MemoryChecks:
             stored.shadow.on_arrival(self._visit(at, lanes, report), site)
         self._put(stored, at, values)
 
-    def _visit(self, at: IntArray, lanes: Lanes, report: OnRace) -> Visit:
-        return Visit(self.clocks, at, lanes.ids, self.clocks.stamp[lanes.ids], report)
+    def _visit(self, at: IntArray, lanes: Lanes, report: OnRace, strong: bool = False) -> Visit:
+        return Visit(self.clocks, at, lanes.ids, self.clocks.stamp[lanes.ids], report, strong)
 
     def atomic(
         self, op: Atomic, stored: HeldArray, at: IntArray, lanes: Lanes, site: int, kind: int,
@@ -228,7 +228,7 @@ class MemoryChecks:
             if not chosen.all():
                 some, there = Lanes(lanes.ids[chosen], -1), at[chosen]
             report = self._racing(stored, there, some, site, writes, kind, None)
-            visit = self._visit(there, some, report)
+            visit = self._visit(there, some, report, True)
             if writes:
                 stored.shadow.on_update(visit, site, kind)
             else:
