@@ -208,7 +208,8 @@ def _check_element(
     elif kind.dtype is not dtype:
         raise LaunchError(
             f"{parameter} of {name} holds {kind} and was given {dtype.name}",
-            help=f"convert it before the launch: {parameter}.to({kind.dtype.name})",
+            help=f"convert it before the launch: {parameter}.to({kind.dtype.name}) of a tensor, "
+            f"{parameter}.astype({kind.dtype.name!r}) of an array",
         )
 
 

@@ -244,6 +244,10 @@ static int __mulhi(int x, int y) { return (int)((long long)x * y >> 32); }
 static unsigned int __umulhi(unsigned int x, unsigned int y) {
   return (unsigned int)((unsigned long long)x * y >> 32);
 }
+static long long __mul64hi(long long x, long long y) { return (long long)((__int128)x * y >> 64); }
+static unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+  return (unsigned long long)((unsigned __int128)x * y >> 64);
+}
 
 static void begin_lane() {
   (*body)();

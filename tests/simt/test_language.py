@@ -43,17 +43,22 @@ REFUSED = [
     ("    a[0] = f", "would be cut off", "i32(…)"),
     ("    import os", "import", "top of the file"),
     ("    print(f'{f:.3f}')", "as they are", "leave the format out"),
+    ("    assert u > 0, f'{u}'", "f-string", "print"),
+    ("    s = 0\n    s += f", "would be cut off", "begin with s = f32(…)"),
+    ("    s = f\n    s = f64(s)", "does not hold every f64", "begin with s = f64(…)"),
+    ("    a[0] = np.sin(f)", "sin is no function", "simt.sin"),
+    ("    t = np.zeros(4)", "zeros is no function", "simt.local"),
 ]
 
 
 @pytest.mark.parametrize("body, message, help", REFUSED)
 def test_what_is_refused_says_where_and_what_instead(body: str, message: str, help: str) -> None:
-    text = f"def k(a: inout[i32['n']], r: i32['n'], u: u32, f: f32):\n{body}"
+    text = f"import numpy as np\ndef k(a: inout[i32['n']], r: i32['n'], u: u32, f: f32):\n{body}"
     with pytest.raises(KernelLanguageError) as caught:
         simt.kernel(text)
     assert message in caught.value.message
     assert help in caught.value.help
-    assert 2 <= caught.value.place.line <= text.count("\n") + 1
+    assert 3 <= caught.value.place.line <= text.count("\n") + 1
     assert caught.value.place.column > 1
 
 
@@ -75,6 +80,19 @@ def test_errors_go_from_process_to_process() -> None:
     assert type(again) is KernelLanguageError
     assert str(again) == str(caught.value)
     assert again.place == caught.value.place
+
+
+def test_one_of_two_numbers_is_of_the_type_it_is_stored_in() -> None:
+    @simt.kernel
+    def chosen(a: i32["n"], b: out[u8["n"]], h: out[f16["n"]]):
+        b[threadIdx.x] = 1 if a[threadIdx.x] > 1 else 255
+        h[threadIdx.x] = 0.5 if a[threadIdx.x] > 1 else 2.0
+
+    found = chosen.simulate(1, 4, np.arange(4, dtype=np.int32)).outputs
+    assert found["b"].tolist() == [255, 255, 1, 1]
+    assert found["h"].tolist() == [2.0, 2.0, 0.5, 0.5]
+    with pytest.raises(KernelLanguageError, match="256 does not fit u8"):
+        simt.kernel("def k(a: inout[u8['n']]):\n    a[0] = 1 if a[1] else 256")
 
 
 def test_a_star_brings_the_language_and_leaves_pythons_names() -> None:

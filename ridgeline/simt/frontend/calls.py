@@ -231,6 +231,10 @@ def _python_function(c: Context, node: ast.Call, target: Any) -> KernelValue:
         return _division(c, node, target, values)
     name = getattr(target, "__name__", repr(target))
     help = _INSTEAD.get(target) if isinstance(target, (type, type(len))) else None
+    if help is None and name in language.INTRINSICS:
+        help = f"simt.{name} is the kernel language's own"
+    if help is None and name in ("zeros", "empty", "ones", "full", "array"):
+        help = "simt.local(length, type) is an array of the thread's own, simt.shared of the block"
     help = help or "decorate a function of your own with @simt.device"
     raise c.refused(node, f"{name} is no function of the kernel language", help)
 

@@ -16,6 +16,7 @@ from ridgeline.simt.frontend.problems import problem
 from ridgeline.simt.frontend.source import CapturedFunction
 from ridgeline.simt.ir import (
     Assign,
+    Choose,
     Convert,
     ElementRead,
     Fragment,
@@ -205,6 +206,13 @@ class Context:
             found = self.expression(value, node)
             if found.dtype is dtype:
                 return found
+            if isinstance(found, Choose) and _are_numbers(found.then, found.otherwise):
+                sides = [
+                    Number(conversion.check_fits(side.value, dtype), dtype)
+                    for side in (found.then, found.otherwise)
+                    if isinstance(side, Number)
+                ]
+                return Choose(found.condition, *sides)
             if not conversion.converts(found.dtype, dtype):
                 raise conversion.refusal(found.dtype, dtype, what)
             return Convert(found, dtype)
@@ -218,6 +226,10 @@ class Context:
         if found is NotImplemented:
             self.fail(node, f"{what} must be known when the kernel is compiled", help)
         return found
+
+
+def _are_numbers(*sides: ThreadExpr) -> bool:
+    return all(isinstance(side, Number) for side in sides)
 
 
 def is_expr(value: object) -> TypeGuard[ThreadExpr]:

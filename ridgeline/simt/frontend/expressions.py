@@ -74,6 +74,7 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Await: ("await", "a kernel waits with syncthreads()"),
     ast.Yield: ("yield", "store results in an array"),
     ast.NamedExpr: (":= in an expression", "assign on a line of its own"),
+    ast.JoinedStr: ("an f-string", "print(…) takes one; texts elsewhere are known beforehand"),
     ast.Starred: ("a starred expression", "write the elements out"),
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ridgeline import dtypes
-from ridgeline.simt.frontend import loops
+from ridgeline.simt.frontend import conversion, loops
 from ridgeline.simt.frontend.arrays import element_index, element_read, element_write, indexed
 from ridgeline.simt.frontend.context import (
     ArrayPart,
@@ -37,7 +37,7 @@ from ridgeline.simt.ir import (
     ThreadExpr,
     Variable,
 )
-from ridgeline.simt.types import element_of
+from ridgeline.simt.types import element_of, short
 
 _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "a kernel has no exceptions; assert stops it"),
@@ -265,9 +265,22 @@ def _bind_variable(
         known = c.variable(name, expr.dtype)
         scope.names[name] = known
         value = expr
-    stored = c.converted(value, known.dtype, node, name)
+    stored = _of_its_type(c, node, name, value, known)
     c.emit(Assign(known, stored, c.place(node)))
     scope.assigned.add(name)
+
+
+def _of_its_type(
+    c: Context, node: ast.AST, name: str, value: KernelValue, known: Variable
+) -> ThreadExpr:
+    """The value in the variable's type, which its first value has decided."""
+    found = c.expression(value, node)
+    if not isinstance(value, Static) and not conversion.converts(found.dtype, known.dtype):
+        clash = conversion.refusal(found.dtype, known.dtype, name)
+        wider = conversion.converts(known.dtype, found.dtype)
+        help = f"begin with {name} = {short(found.dtype)}(…), or c" if wider else "c"
+        c.fail(node, clash.message, help + clash.help[1:])
+    return c.converted(value, known.dtype, node, name)
 
 
 def _augmented(c: Context, node: ast.AugAssign) -> None:
