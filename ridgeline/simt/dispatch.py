@@ -65,6 +65,9 @@ class ConfiguredKernel:
     def __init__(self, kernel: SimtKernel, shape: ThreadLaunch) -> None:
         self.kernel, self.shape = kernel, shape
 
+    def __repr__(self) -> str:
+        return f"<{self.kernel.__name__} over {self.shape.grid} blocks of {self.shape.block}>"
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Launch over arguments in the order of the signature, `out` ones left out or given."""
         kernel = self.kernel

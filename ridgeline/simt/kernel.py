@@ -66,6 +66,8 @@ class SimtKernel:
         self.signature = signature_of(captured)
         self.__name__ = captured.name
         self.__doc__ = captured.function.__doc__
+        self.__module__ = captured.function.__module__
+        self.__qualname__ = captured.function.__qualname__
         self.rule: Callable[..., Any] | None = None
         self._programs: dict[Any, list[tuple[list[OutsideRead], ThreadProgram]]] = {}
         self.follow: Callable[[], object] | None = None  # called before names outside are looked at
@@ -173,6 +175,9 @@ class SimtKernel:
             f"{self.__name__} is a kernel, and a launch says how many threads run it",
             help=f"{self.__name__}[simt.cdiv(n, 256), 256](…)",
         )
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # pickled by name, as functions are
 
     def __repr__(self) -> str:
         return (

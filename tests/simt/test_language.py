@@ -13,6 +13,7 @@ from ridgeline import simt
 from ridgeline.simt import bf16, const, f16, f32, i8, i32, i64, out, threadIdx, u8, u32
 from ridgeline.simt.frontend.problems import KernelLanguageError
 from ridgeline.simt.launch import LaunchError
+from ridgeline.simt.model.gpu_facts import gpu_named
 
 ROOT = Path(__file__).parents[2]
 REFUSED = [
@@ -300,3 +301,15 @@ def test_a_kernel_of_text_and_one_that_is_called() -> None:
     assert kernel.simulate(1, 3, n=3).outputs["y"].tolist() == [0, 1, 2]
     with pytest.raises(TypeError, match="how many threads"):
         kernel(1)
+
+
+def test_kernels_are_pickled_by_name() -> None:
+    assert pickle.loads(pickle.dumps(divisions)) is divisions
+
+
+def test_a_gpu_is_found_by_its_name_however_it_is_written() -> None:
+    for name in ("rtx4090", "RTX 4090", "rtx-4090", "h100_sxm", "a100 80gb"):
+        assert gpu_named(name)
+    assert gpu_named("rtx4090").name == "RTX 4090"
+    with pytest.raises(LaunchError, match="no GPU"):
+        gpu_named("h1000")

@@ -6,6 +6,7 @@ multiprocessor are NVIDIA's tables of throughput.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ridgeline.profile import gpus
@@ -49,12 +50,17 @@ def sm_facts(gpu: Gpu) -> SmFacts:
     return _FACTS[max(below) if below else min(_FACTS)]
 
 
+def _joined(gpu: Gpu) -> str:
+    return gpu.name.lower().replace(" ", "")
+
+
 def gpu_named(name: str) -> Gpu:
     """A GPU by a name such as h100, or an error that lists those there are."""
     found = gpus.find(name)
     if found is None:
-        words = name.lower().split()
-        matches = [gpu for gpu in GPUS if all(word in gpu.name.lower() for word in words)]
+        words = re.split(r"[\s_-]+", name.lower())
+        matches = [gpu for gpu in GPUS if all(w in _joined(gpu) or w in gpu.name.lower()
+                                              for w in words)]  # fmt: skip
         found = matches[-1] if matches else None
     if found is None or found.capability < 70:
         known = ", ".join(gpu.name for gpu in GPUS if gpu.capability >= 70)
