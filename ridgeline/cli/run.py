@@ -1,7 +1,8 @@
 """Run a PyTorch program as it is, with `torch` meaning Ridgeline: `ridgeline run train.py --lr 1`.
 
 Names of torch that are not here are listed before the first line runs, as far as the source of the
-program shows them. Exit codes: the program's own; 2 if there is no such program.
+program shows them. Exit codes: the program's own, 1 for an error in it, 2 if there is no such
+program.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from types import TracebackType
 
 from ridgeline.cli.sources import findings, report
 from ridgeline.errors import MissingFileError
 
 NAME = "run"
 HELP = "run a PyTorch program with torch meaning Ridgeline"
+_RUNPY = "<frozen runpy>"  # the file of Python's module that runs modules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +49,25 @@ def run(arguments: argparse.Namespace) -> int:
         return int(bool(found))
     ridgeline.as_torch.lead(os.environ)
     sys.argv = [program, *arguments.arguments]
-    if arguments.module:
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
-    else:
-        _run_file(program)
+    try:
+        if arguments.module:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            _run_file(program)
+    except BrokenPipeError:  # the reader of a pipe has seen enough: no matter for the program
+        raise
+    except Exception as error:
+        error.with_traceback(_from_program(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
     return 0
+
+
+def _from_program(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback that begins with the program, as it does where Python runs it."""
+    while trace and trace.tb_frame.f_code.co_filename in (__file__, _RUNPY):
+        trace = trace.tb_next
+    return trace
 
 
 def _file(program: str, is_module: bool) -> Path:

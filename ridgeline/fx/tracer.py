@@ -14,9 +14,11 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from itertools import chain, starmap
+from types import FunctionType
 from typing import Any
 
 import ridgeline
+from ridgeline import fft, linalg, special
 from ridgeline.atomic import Block, Switch, apply
 from ridgeline.errors import RidgelineError
 from ridgeline.fx.graph import Graph
@@ -64,6 +66,16 @@ class Proxy:
 
     def __len__(self) -> int:
         raise TraceError("a stand-in has no length; take x.size(0), or wrap len")
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """A public function that is called with a stand-in, also where no program is traced."""
+        stand_in = _proxies((args, kwargs))[0]
+        if func in _public().values():
+            return stand_in.tracer.create_proxy("call_function", func, args, kwargs)
+        return stand_in.tracer.create_proxy("call_method", func.__name__, args, kwargs)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.tracer.create_proxy("call_function", operator.setitem, (self, key, value), {})
@@ -125,20 +137,31 @@ class _Noting(GraphRecorder):
         return self._tracer.create_proxy("call_function", public, args, named)
 
 
-def _has_proxy(value: Any) -> bool:
+def _proxies(value: Any) -> list[Any]:
     found: list[Any] = []
     map_aggregate(value, lambda part: found.append(part) if isinstance(part, Proxy) else None)
-    return bool(found)
+    return found
+
+
+def _has_proxy(value: Any) -> bool:
+    return bool(_proxies(value))
+
+
+_MODULES = (functional, linalg, special, fft, ridgeline)
+
+
+def _public() -> dict[Any, Callable[..., Any]]:
+    """The public functions by what the recorder is told of them."""
+    return _public_of(sum(len(vars(module)) for module in _MODULES))
 
 
 @cache
-def _public() -> dict[Any, Callable[..., Any]]:
-    """The public functions by what the recorder is told of them."""
+def _public_of(known: int) -> dict[Any, Callable[..., Any]]:
+    """The public functions while so many names are loaded: some come when they are used."""
     found: dict[Any, Callable[..., Any]] = {}
-    for module in (functional, ridgeline):
-        for name in dir(module):
-            public = getattr(module, name)
-            inside = getattr(public, "__closure__", None)
+    for module in _MODULES:
+        for public in tuple(vars(module).values()):
+            inside = public.__closure__ if isinstance(public, FunctionType) else None
             if inside and "function" in public.__code__.co_freevars:
                 place = public.__code__.co_freevars.index("function")
                 found[inside[place].cell_contents] = public

@@ -22,6 +22,7 @@ class Applied(Module):
     """
 
     function: ClassVar[str]
+    inputs: ClassVar[str] = "input"  # the names of what it is called with
     _settings: ClassVar[dict[str, Parameter]] = {}
     _shown: ClassVar[tuple[str, ...]] = ()  # the settings that are printed, if not all
 
@@ -29,6 +30,8 @@ class Applied(Module):
         super().__init_subclass__()
         if not cls.__module__.startswith("ridgeline."):  # users may annotate what they like
             return
+        if "inputs" in cls.__dict__:
+            cls.forward = _forward(cls.inputs)  # type: ignore[method-assign]
         kind = Parameter.KEYWORD_ONLY if kw_only else Parameter.POSITIONAL_OR_KEYWORD
         own = {}
         for name, annotation in get_annotations(cls).items():
@@ -45,12 +48,23 @@ class Applied(Module):
     def _settle(self) -> None:
         """What is left to do when all settings are there."""
 
-    def forward(self, *inputs: Any, **more: Any) -> Any:
+    def extra_repr(self) -> str:
+        return ", ".join(f"{n}={getattr(self, n)}" for n in self._shown or self._settings)
+
+
+def _forward(names: str) -> Any:
+    """`forward` of layers that are called with so many tensors, of these names."""
+
+    def forward(self: Applied, *inputs: Any, **more: Any) -> Any:
         apply = getattr(functional, self.function)
         return apply(*inputs, **{name: getattr(self, name) for name in self._settings}, **more)
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{n}={getattr(self, n)}" for n in self._shown or self._settings)
+    taken = [Parameter(n, _SELF.kind, annotation="Tensor") for n in names.split()]
+    forward.__signature__ = Signature([_SELF, *taken])  # type: ignore[attr-defined]
+    return forward
+
+
+Applied.forward = _forward(Applied.inputs)  # type: ignore[method-assign]
 
 
 def _constructor(cls: type[Applied], settings: dict[str, Parameter]) -> Any:

@@ -17,6 +17,8 @@ from ridgeline.tensors.tensor import Tensor
 class _Loss(Applied):
     """A loss of two tensors with settings that are set once, and `weight` as a buffer."""
 
+    inputs = "input target"
+
     def extra_repr(self) -> str:
         return ""
 
@@ -99,6 +101,7 @@ class PoissonNLLLoss(_Loss):
     """The negative log-likelihood of counts y under a Poisson law of rate x, or exp(x)."""
 
     function = "poisson_nll_loss"
+    inputs = "log_input target"
     log_input: bool = True
     full: bool = False
     eps: float = 1e-08
@@ -109,6 +112,7 @@ class GaussianNLLLoss(_Loss, kw_only=True):
     """The negative log-likelihood of y under a normal law of mean x and a given variance."""
 
     function = "gaussian_nll_loss"
+    inputs = "input target var"
     full: bool = False
     eps: float = 1e-06
     reduction: str = "mean"
@@ -133,6 +137,7 @@ class MarginRankingLoss(_Loss):
     """max(0, -y (x1 - x2) + margin)."""
 
     function = "margin_ranking_loss"
+    inputs = "input1 input2 target"
     margin: float = 0.0
     reduction: str = "mean"
 
@@ -141,6 +146,7 @@ class CosineEmbeddingLoss(_Loss):
     """1 - cos(x1, x2) where y is 1, max(0, cos - margin) where y is -1."""
 
     function = "cosine_embedding_loss"
+    inputs = "input1 input2 target"
     margin: float = 0.0
     reduction: str = "mean"
 
@@ -149,6 +155,7 @@ class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 
     function = "triplet_margin_loss"
+    inputs = "anchor positive negative"
     margin: float = 1.0
     p: float = 2.0
     eps: float = 1e-06
@@ -185,6 +192,7 @@ class CTCLoss(_Loss):
     """The likelihood of a sequence of labels under all its alignments with longer scores."""
 
     function = "ctc_loss"
+    inputs = "log_probs targets input_lengths target_lengths"
     blank: int = 0
     reduction: str = "mean"
     zero_infinity: bool = False
@@ -194,6 +202,7 @@ class TripletMarginWithDistanceLoss(_Loss, kw_only=True):
     """The triplet loss under any distance."""
 
     function = "triplet_margin_with_distance_loss"
+    inputs = "anchor positive negative"
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
     margin: float = 1.0
     swap: bool = False

@@ -63,6 +63,7 @@ class CosineSimilarity(Applied):
     """The cosine of the angle between two tensors along an axis."""
 
     function = "cosine_similarity"
+    inputs = "x1 x2"
     dim: int = 1
     eps: float = 1e-08
 
@@ -71,6 +72,7 @@ class PairwiseDistance(Applied):
     """The p-norm of the difference of two tensors along the last axis."""
 
     function = "pairwise_distance"
+    inputs = "x1 x2"
     p: float = 2.0
     eps: float = 1e-06
     keepdim: bool = False

@@ -69,7 +69,6 @@ class Upcalls:
     match: Callable[[Sequence[Node], Sequence[Node], str], Match]  # execution/tiers.py
     backward: Backward  # autograd/engine.py
     to_dlpack: Callable[..., Any]  # interop/dlpack.py
-    sparse: Callable[..., Any]  # tensors/sparse.py
     sparse_module: Callable[[], ModuleType]  # ridgeline/__init__.py: loaded when first asked for
     exporting: Callable[[], ModuleType]  # ridgeline/__init__.py: loaded when first asked for
     array_namespace: Callable[[], ModuleType]  # ridgeline/__init__.py: loaded when first asked for

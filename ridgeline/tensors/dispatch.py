@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.origins import Mark, here, stamp
 from ridgeline.graph.placement import placed
 from ridgeline.graph.sizes import SizeExpr
-from ridgeline.layouts import strided
 from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import apart, tracked
@@ -47,7 +46,6 @@ from ridgeline.record.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between
 from ridgeline.record.memory import may_change
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
-from ridgeline.record.upcalls import upcalls
 from ridgeline.record.values import MOST_COPIED, operand, owned, read, write
 from ridgeline.reference import described, sections
 from ridgeline.runtime.buffer import check_device
@@ -63,6 +61,7 @@ from ridgeline.tensors.arguments import (
 )
 from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.old_forms import in_todays_order, respelled
+from ridgeline.tensors.overriding import HOOK, Overridden, overridden
 from ridgeline.tensors.signatures import Face, method_signature, public_signature
 from ridgeline.tensors.storage import SPARSE, TURNED, sparse_method, turning
 from ridgeline.tensors.tensor import Tensor, as_shared, as_view, seen_through, tensor, wrap
@@ -74,8 +73,9 @@ _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, a
 _TYPES = (type, np.dtype)  # of Python's and NumPy's, where a body takes an element type
 
 
-class SparseOperand(Exception):
-    """A sparse tensor where a dense one stands in most calls: `sparse.py` takes over."""
+def _may_hold(value: Any) -> bool:
+    """Whether an element of a list is a tensor, or of a class that decides as one does."""
+    return isinstance(value, Tensor) or (type(value) not in _SIMPLE and hasattr(type(value), HOOK))
 
 
 class Operands:
@@ -104,12 +104,12 @@ class Operands:
                 node = operand(value, MOST_COPIED)
                 self.shared |= may_change(node)
             return node
-        if type(value) in (list, tuple) and value and any(isinstance(v, Tensor) for v in value):
+        if type(value) in (list, tuple) and value and any(map(_may_hold, value)):
             return [self.take(v) for v in value]
         if isinstance(value, _TYPES):
             return dtypes.from_type(value) or value
-        if getattr(value, "layout", strided) is not strided:
-            raise SparseOperand
+        if hasattr(type(value), HOOK):
+            raise Overridden
         return value
 
     def retake(self, value: Any) -> Any:
@@ -223,8 +223,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
                 return written_into(kwargs.pop("out"), function(*args, **kwargs), name)
         try:
             values, named = operands.nodes(args, kwargs)
-        except SparseOperand:
-            return upcalls.sparse(name, args, kwargs)
+        except Overridden:
+            return overridden(public, args, kwargs)
         if strict:
             check_strict(name, strict, values, named)
         sources = _nodes_in((*values, *named.values())) if shares else []
@@ -246,7 +246,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             result = as_shared(result, [*zip(operands.tensors, sources)])
         return finish(result, operands.mode, here(), values, operands.shared)
 
-    return _dressed(function, entry)
+    public = _dressed(function, entry)
+    return public
 
 
 def _nodes_in(values: Sequence[Any]) -> list[Node]:
@@ -284,7 +285,10 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
         if "dtype" in kwargs:
             kwargs["dtype"] = dtypes.wanted(kwargs["dtype"])
         operands = Operands()
-        values, named = operands.nodes(args, kwargs)
+        try:
+            values, named = operands.nodes(args, kwargs)
+        except Overridden:
+            return overridden(public, args, kwargs)
         try:
             made = body(*values, **named)
             if isinstance(made, Node):
@@ -300,7 +304,8 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             raise explained(body, name, values, named, error) from error
         return result._require_grad() if requires_grad else result
 
-    return _dressed(function, entry)
+    public = _dressed(function, entry)
+    return public
 
 
 def make_view(entry: Entry) -> Callable[..., Any]:
@@ -332,6 +337,8 @@ def make_view(entry: Entry) -> Callable[..., Any]:
 
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, Tensor):
+            if hasattr(type(input), HOOK):
+                return overridden(public, (input, *args), kwargs)
             raise DTypeError(f"{name} needs a tensor, not {type(input).__name__}")
         if owns_memory and any(op is not RESHAPE for op, _ in input._steps):
             raise RidgelineError(
@@ -356,7 +363,8 @@ def make_view(entry: Entry) -> Callable[..., Any]:
         except SLIPS as error:
             raise explained(body, name, [base, *values], named, error) from error
 
-    return _dressed(function, entry)
+    public = _dressed(function, entry)
+    return public
 
 
 def make_inplace(entry: Entry) -> Callable[..., Any]:
@@ -365,7 +373,10 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
 
     def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         operands = Operands()
-        values, named = operands.nodes((self, *args), kwargs)
+        try:
+            values, named = operands.nodes((self, *args), kwargs)
+        except Overridden:
+            return cast(Tensor, overridden(raw, (self, *args), kwargs))
         try:
             run = tracked(body) if operands.mode == GRAPH else body
             result = fitted(run(*values, **named), self, name)

@@ -6,7 +6,7 @@ values and to the dense operands. Everything else is refused by name: take the d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 
@@ -15,7 +15,6 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.operands import defaults
 from ridgeline.layouts import sparse_coo, sparse_csr
-from ridgeline.record.upcalls import upcalls
 from ridgeline.tensors import public
 from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.handle import Size
@@ -160,9 +159,34 @@ class SparseTensor:
         return (self.t() @ other.t()).t() if other.dim() == 2 else self.t() @ other
 
     def __mul__(self, other: Any) -> SparseTensor:
-        return self._with(self._numbers * other) if not isinstance(other, Tensor) else _no("*")
+        if not isinstance(other, Tensor) or not other.dim():
+            return self._with(self._numbers * other)
+        if self.shape != other.shape:
+            raise ShapeError(f"{list(self.shape)} times {list(other.shape)}: the shapes differ")
+        return self._with(self._numbers * other[tuple(self._places)])
 
     __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> SparseTensor:
+        if not isinstance(other, SparseTensor):
+            raise RidgelineError(
+                "a sparse tensor takes another sparse one in a sum", help="write dense + sparse"
+            )
+        if self.shape != other.shape:
+            raise ShapeError(f"{list(self.shape)} plus {list(other.shape)}: the shapes differ")
+        places = public.cat([self._places, other._places], 1)
+        numbers = public.cat([self._numbers, other._numbers])
+        joined = SparseTensor(places, numbers, self.shape).coalesce()
+        return joined.to_sparse(layout=self.layout)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return cast(Tensor, added(other, self))
+
+    def __sub__(self, other: Any) -> SparseTensor:
+        return self + (-other if isinstance(other, SparseTensor) else other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return cast(Tensor, added(other, self, alpha=-1))
 
     def __truediv__(self, other: Any) -> SparseTensor:
         scale: SparseTensor = self * (1 / other)
@@ -179,6 +203,18 @@ class SparseTensor:
         return self @ mat2
 
     matmul = mv = spmm = mm
+
+    def sum(self, dim: Any = None, dtype: DType | None = None) -> Any:
+        """The sum of all elements, or a tensor without some of the axes."""
+        return summed(self, dim, dtype)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """A function of dense tensors that is given a sparse one."""
+        name = func.__name__
+        return TAKEN[name](*args, **kwargs) if name in TAKEN else _no(name)
 
     def __repr__(self) -> str:
         at, held = self._places, self._numbers
@@ -273,15 +309,41 @@ def addmm(input: Tensor, mat1: Any, mat2: Tensor, *, beta: Any = 1, alpha: Any =
     return spmm(mat1, mat2).mul(alpha).add(input, alpha=beta)
 
 
-# functions of dense tensors that take a sparse matrix, too
-TAKEN: dict[str, Any] = {"mm": spmm, "matmul": spmm, "mv": spmm, "addmm": addmm}
+def added(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input + alpha * other of a dense and a sparse tensor, or of two sparse ones."""
+    if isinstance(input, SparseTensor) or not isinstance(other, SparseTensor):
+        return input + other * alpha
+    if not isinstance(input, Tensor) or input.shape != other.shape:
+        raise ShapeError(f"a dense tensor of the shape {list(other.shape)} takes a sparse one")
+    return input.index_put(tuple(other._places), other._numbers * alpha, accumulate=True)
 
 
-def taken_over(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A call of a function of dense tensors that was given a sparse one; else NotImplemented."""
-    if not any(isinstance(given, SparseTensor) for given in (*args, *kwargs.values())):
-        return NotImplemented
-    return TAKEN[name](*args, **kwargs) if name in TAKEN else _no(name)
+def subtracted(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input - alpha * other of a dense and a sparse tensor, or of two sparse ones."""
+    return added(input, other, alpha=-alpha)
+
+
+def summed(input: SparseTensor, dim: Any = None, dtype: DType | None = None) -> Any:
+    """The sum of all elements of a sparse tensor, or a sparse tensor without some of the axes."""
+    if dim is None:
+        return input._numbers.sum(dtype=dtype)
+    axes = {int(d) % len(input.shape) for d in ([dim] if isinstance(dim, int) else dim)}
+    sparse = input.sparse_dim()
+    numbers = input._numbers.to(dtype) if dtype is not None else input._numbers
+    inner = [d - sparse + 1 for d in axes if d >= sparse]
+    numbers = numbers.sum(inner) if inner else numbers
+    kept = [axis for axis in range(sparse) if axis not in axes]
+    if not kept:
+        return numbers.sum(0)
+    shape = Size(size for axis, size in enumerate(input.shape) if axis not in axes)
+    return SparseTensor(input._places[kept], numbers, shape).coalesce()
+
+
+# functions of dense tensors that take a sparse one, too
+TAKEN: dict[str, Any] = {
+    "mm": spmm, "matmul": spmm, "mv": spmm, "addmm": addmm, "add": added, "sub": subtracted,
+    "subtract": subtracted, "sum": summed, "mul": lambda input, other: input * other,
+}  # fmt: skip
 
 
 def typed_sparse(dtype: DType | None = None) -> Any:
@@ -307,4 +369,3 @@ METHODS = {
     "to_sparse_csr": lambda self: to_sparse(self, layout=sparse_csr),
     "to_sparse_coo": to_sparse,
 }  # fmt: skip
-upcalls.sparse = taken_over

@@ -76,6 +76,39 @@ def test_a_program_runs_with_its_workers_and_lists_what_is_missing(tmp_path: Pat
     assert run("run", "nothing.py", cwd=tmp_path).returncode == 2
 
 
+FAILING = """
+import sys
+import torch
+def step(x):
+    return {wrong}
+traced = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))
+print(len(traced.graph.nodes), flush=True)
+step(torch.ones(2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("x @ torch.ones(3)", "RL0101"),
+        ("open('nothing.txt')", "No such file or directory: 'nothing.txt'"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_error_of_the_program_is_shown_as_python_shows_it(
+    tmp_path: Path, wrong: str, said: str
+) -> None:
+    (tmp_path / "train.py").write_text(FAILING.format(wrong=wrong))
+    for way in (["run", "train.py"], ["run", "-m", "train"]):
+        ran = run(*way, cwd=tmp_path)
+        assert ran.returncode == 1
+        assert ran.stdout == "4\n", ran.stderr
+        lines = ran.stderr.splitlines()
+        assert lines[0] == "Traceback (most recent call last):"
+        assert lines[1].endswith('train.py", line 8, in <module>'), ran.stderr
+        assert said in ran.stderr
+
+
 def test_a_program_of_the_benchmarks_gives_torchs_losses(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     text = """

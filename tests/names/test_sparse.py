@@ -33,6 +33,38 @@ def test_products_and_gradients_agree_with_torch() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("eager", [False, True])
+def test_sums_and_products_by_elements_agree_with_torch(eager: bool) -> None:
+    def run(lib: Any) -> list[Any]:
+        values = lib.tensor(VALUES, requires_grad=True)
+        dense = lib.tensor(np.arange(6, dtype=np.float32).reshape(2, 3), requires_grad=True)
+        s = lib.sparse_coo_tensor(lib.tensor(PLACES), values, (2, 3))
+        other = lib.sparse_coo_tensor(lib.tensor([[0, 1], [2, 1]]), lib.tensor([1.0, 2.0]), (2, 3))
+        made = [
+            dense + s, lib.add(dense, s, alpha=2), dense - s, (s + other).to_dense(),
+            (s - other).to_dense(), lib.add(s, other, alpha=3).to_dense(), (s * dense).to_dense(),
+            lib.mul(dense, s).to_dense(), lib.sparse.sum(s), lib.sparse.sum(s, 0).to_dense(),
+            lib.sparse.sum(s, [1]).to_dense(), s.sum(),
+        ]  # fmt: skip
+        sum((part**2).sum() * n for n, part in enumerate(made, 1)).backward()
+        return [part.detach().numpy() for part in (*made, values.grad, dense.grad)]
+
+    with rl.eager() if eager else rl.enable_grad():
+        found = run(rl)
+    for ours, theirs in zip(found, run(torch), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_sums_of_unlike_shapes_and_orders_are_refused() -> None:
+    sparse = rl.sparse_coo_tensor(PLACES, VALUES, (2, 3))
+    with pytest.raises(rl.RidgelineError, match="dense \\+ sparse"):
+        sparse + rl.ones(2, 3)
+    for wrong in (lambda: rl.ones(3) + sparse, lambda: sparse * rl.ones(3, 2)):
+        with pytest.raises(rl.RidgelineError):
+            wrong()
+
+
 def test_a_jitted_function_takes_them() -> None:
     sparse = rl.sparse_coo_tensor(PLACES, VALUES, (2, 3))
     product = rl.jit(lambda s, d: s @ d)
@@ -43,7 +75,7 @@ def test_a_jitted_function_takes_them() -> None:
 
 def test_all_else_is_refused_by_name() -> None:
     sparse = rl.sparse_coo_tensor(PLACES, VALUES, (2, 3))
-    for call in (rl.exp, lambda s: s.softmax(0), lambda s: rl.ones(2, 3) * s):
+    for call in (rl.exp, lambda s: s.softmax(0), lambda s: rl.ones(2, 3).div(s)):
         with pytest.raises(rl.RidgelineError, match="not there for sparse tensors"):
             call(sparse)
     with pytest.raises(rl.RidgelineError, match="coalesce"):

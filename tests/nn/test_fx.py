@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from typing import Any
 
@@ -201,3 +202,31 @@ def test_patterns_with_literals_modules_and_several_uses() -> None:
         rl.fx.replace_pattern(
             rl.fx.symbolic_trace(lambda x: x.relu()), lambda x: x.relu(), lambda x, y: x + y
         )
+
+
+def test_stand_ins_record_where_no_program_is_traced() -> None:
+    """Nodes of a graph as arguments of functions and layers: the calls go into that graph."""
+
+    def made(lib: Any) -> tuple[list[Any], list[Any]]:
+        graph = lib.fx.Graph()
+        tracer = lib.fx.proxy.GraphAppendingTracer(graph)
+        x, y = (lib.fx.Proxy(graph.placeholder(name), tracer) for name in ("x", "y"))
+        joined = lib.cat([lib.sin(x), y.relu()])
+        layer = lib.fx.symbolic_trace(lib.nn.LeakyReLU())
+        scaled = lib.nn.functional.softmax(layer(joined), dim=-1) * lib.linalg.norm(x)
+        graph.output(scaled.node)
+        program = lib.fx.GraphModule({}, graph)
+        values = program(lib.tensor(DATA), lib.tensor(DATA[::-1].copy()))
+        return [n.op for n in graph.nodes], values.tolist()
+
+    ours, theirs = made(rl), made(torch)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+    assert sorted(ours[0]) == sorted(theirs[0])
+
+
+@pytest.mark.parametrize("name", ["ReLU", "Softmax", "MSELoss", "TripletMarginLoss", "MaxPool2d"])
+def test_layers_take_arguments_of_torchs_names(name: str) -> None:
+    """Tracers, trainers and people read the signature of `forward`."""
+    ours, theirs = (list(inspect.signature(getattr(lib.nn, name).forward).parameters)
+                    for lib in (rl, torch))  # fmt: skip
+    assert ours == theirs
