@@ -32,7 +32,8 @@ DIFFERENCES = {
     "backends.cudnn.benchmark": "kept and read back; schedules are chosen by the compiler",
     "utils.data.DataLoader": "workers are started by a fork server: datasets must be picklable; "
     "tuples are collated to tuples",
-    "load": "no code of a file ever runs, whatever `weights_only` says",
+    "load": "no code of a file ever runs, whatever `weights_only` says; `safe_globals` allows "
+    "classes",
     "__version__": "Ridgeline's own; under `ridgeline run` that of the torch it stands for",
     "Tensor.resize_": "new elements are zeros",
     "empty": "elements are zeros until they are written",

@@ -8,17 +8,24 @@ zip form and the one before it; `storages.py` turns storages into tensors that s
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 from ridgeline.errors import ArgumentError
 from ridgeline.interop.safetensors import write_atomic
+from ridgeline.serialization.allowed import (
+    add_safe_globals as add_safe_globals,
+    clear_safe_globals as clear_safe_globals,
+    get_safe_globals as get_safe_globals,
+    safe_globals as safe_globals,
+)
 from ridgeline.serialization.archive import read_file
 from ridgeline.serialization.storages import MapLocation
 from ridgeline.serialization.writing import archive_bytes
 
-__all__ = ["add_safe_globals", "load", "safe_globals", "save"]
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
+]  # fmt: skip
 
 
 def save(
@@ -28,11 +35,12 @@ def save(
     pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
 ) -> None:
-    """Write tensors and plain Python values to a file that torch and `load` read.
+    """Write tensors and Python values to a file that torch and `load` read.
 
     Containers, numbers, texts, sizes, element types, devices and NumPy values may stand around the
-    tensors. Tensors that share memory share it in the file. Of a module or an optimizer, save its
-    `state_dict()`. A file is there whole or not at all.
+    tensors. Tensors that share memory share it in the file. Other objects, whole modules too, are
+    written by their class's name and their attributes, and `load` wants their classes allowed by
+    `safe_globals`: a `state_dict()` needs nothing of the kind. A file is there whole or not at all.
     """
     if not _use_new_zipfile_serialization:
         raise ArgumentError(
@@ -47,15 +55,6 @@ def save(
     f.write(archive_bytes(obj, "archive"))
 
 
-def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Nothing: no class of a file is ever called, so none has to be allowed."""
-
-
-def safe_globals(safe_globals: list[Any]) -> AbstractContextManager[None]:
-    """A block in which torch would allow classes of a file; here none is ever called."""
-    return nullcontext()
-
-
 def load(
     f: str | os.PathLike[str] | IO[bytes],
     map_location: MapLocation = None,
@@ -68,7 +67,8 @@ def load(
     """What `save` or torch wrote to a file: the zip form, or the one before it.
 
     No code of the file runs, whatever `weights_only` says: names of classes and functions other
-    than those of tensors and plain values are refused. `map_location` says where tensors go: a
+    than those of tensors and plain values are refused, unless they are among the reader's own that
+    `safe_globals` allows. `map_location` says where tensors go: a
     device, a dict from the devices in the file, or a function of a storage and its device. With
     `mmap=True` the file stays where it is, and its pages are read when they are used.
     """

@@ -1,14 +1,18 @@
 """The names that a saved file may use, and what each stands for here: the whole list.
 
-Anything else is `Refused`: it may stand in a file without being used (torch writes hooks so), but
-a call of it is an error that names it.
+What a program allows by `safe_globals` comes to it (`allowed.py`). Anything else is `Refused`: it
+may stand in a file without being used (torch writes hooks so), but a call of it is an error that
+names it.
 """
 
 from __future__ import annotations
 
 import collections
+import datetime
+import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,7 @@ from ridgeline.devices import device
 from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError
 from ridgeline.serialization import storages
+from ridgeline.serialization.allowed import allowed
 from ridgeline.tensors.handle import Size
 
 STORAGES = {
@@ -30,16 +35,19 @@ STORAGES = {
 STORAGE_NAMES = {dtype: name for name, dtype in STORAGES.items()}
 _NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray")
 _BUILTINS = ("__builtin__", "builtins")
+_TIMES = (datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone)
 _LONGEST_KEY = 64  # elements of a tuple that is a key
 _PLAIN = (str, int, float, bool, bytes, complex, DType, type(None))
+_FACTORIES = (None, list, dict, set, int, float, str, bool)  # of dicts with defaults
 _NUMERIC = "biufc"  # kinds of NumPy's types that hold numbers and nothing else
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A function that a file may call."""
+    """A function that a file may call, and the class that it means where it is not called."""
 
     make: Callable[..., Any]
+    value: type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +66,13 @@ class Refused:
 
     def error(self) -> InputFileError:
         """What is raised where the file uses it."""
+        path = f"{self.module}.{self.name}"
         return InputFileError(
-            f"the file is refused: it wants to run {self.module}.{self.name}, and loading runs no "
-            "code",
+            f"the file is refused: it wants to run {path}, and loading runs no code",
             note="a whole module or a class of the author's was saved",
-            help="where it was written, save model.state_dict() and plain values instead",
+            help="where it was written, save model.state_dict() and plain values instead; or, if "
+            f"you wrote {self.name} and trust it, load inside `with "
+            f"ridgeline.serialization.safe_globals([{self.name}]):`",
         )
 
 
@@ -128,6 +138,20 @@ def _bytes(data: Any = b"") -> bytearray:
     return bytearray(data)
 
 
+def _default_dict(factory: Any = None) -> collections.defaultdict[Any, Any]:
+    if factory not in _FACTORIES:
+        raise ValueError("a dict whose default is no plain value")
+    return collections.defaultdict(factory)
+
+
+def _no_call(name: str, *_: Any) -> Any:
+    raise ValueError(f"a call of {name}, which a file may name and not call")
+
+
+def _deque(values: Any = (), longest: Any = None) -> collections.deque[Any]:
+    return collections.deque(values, longest)
+
+
 def plain_key(value: Any) -> Any:
     """A key or an element of a set, if it is a plain value or a short tuple of them.
 
@@ -143,6 +167,8 @@ def _table() -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], Any] = {
         ("collections", "OrderedDict"): Made(_ordered),
         ("collections", "Counter"): Made(_counted),
+        ("collections", "defaultdict"): Made(_default_dict),
+        ("collections", "deque"): Made(_deque),
         ("_codecs", "encode"): Made(_encoded),
         ("torch", "Size"): Made(lambda sizes=(): Size(map(int, sizes))),
         ("torch", "device"): Made(lambda *given: device(":".join(map(str, given)))),
@@ -160,6 +186,11 @@ def _table() -> dict[tuple[str, str], Any]:
         ("numpy", "dtype"): Made(Element),
         ("numpy", "ndarray"): StorageKind(None),
     }  # fmt: skip
+    for module in ("pathlib", "pathlib._local"):
+        for name in ("PosixPath", "PurePosixPath", "PurePath", "Path"):
+            found[module, name] = Made(pathlib.Path)
+    for time in _TIMES:
+        found["datetime", time.__name__] = Made(time)
     for name, dtype in STORAGES.items():
         found["torch", name] = StorageKind(dtype)
     for dtype in dtypes.ALL:
@@ -168,7 +199,9 @@ def _table() -> dict[tuple[str, str], Any]:
         found[module, "_reconstruct"] = Made(SavedArray)
         found[module, "scalar"] = Made(_scalar)
     for module in _BUILTINS:
-        found[module, "set"] = Made(lambda values=(): set(map(plain_key, values)))
+        for kind in filter(None, _FACTORIES):
+            found[module, kind.__name__] = Made(partial(_no_call, kind.__name__), kind)
+        found[module, "set"] = Made(lambda values=(): set(map(plain_key, values)), set)
         found[module, "frozenset"] = Made(lambda values=(): frozenset(map(plain_key, values)))
         found[module, "bytearray"] = Made(_bytes)
         found[module, "complex"] = Made(complex)
@@ -184,4 +217,4 @@ def name_of(module: str, name: str) -> Any:
     """What a name in a file stands for."""
     if not _KNOWN:
         _KNOWN.update(_table())
-    return _KNOWN.get((module, name)) or Refused(module, name)
+    return _KNOWN.get((module, name)) or allowed(module, name) or Refused(module, name)

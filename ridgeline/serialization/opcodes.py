@@ -9,11 +9,12 @@ a deep tuple would be.
 from __future__ import annotations
 
 import pickletools
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import IO, Any
 
 from ridgeline.errors import InputFileError
+from ridgeline.serialization.allowed import Allowed, is_allowed
 from ridgeline.serialization.names import Element, Made, Refused, SavedArray, name_of, plain_key
 
 _STATE = "_metadata"  # the attribute that torch gives the dict of a module's state
@@ -155,16 +156,28 @@ class PickleMachine:
             raise ValueError("a name that is no text")
         self._push(name_of(module, name))
 
-    def _reduce(self, _: Any) -> None:
-        called, arguments = self._pop(2)
+    def _call(self) -> tuple[Any, tuple[Any, ...]]:
+        """What is called, and with what."""
+        (arguments,) = self._pop(1)
+        if type(arguments) is not tuple:
+            raise ValueError("a call with what are no arguments")
+        called = self._stack[-1]
+        self._pop(1)
         if isinstance(called, Refused):
             raise called.error()
-        if not isinstance(called, Made) or type(arguments) is not tuple:
+        if not isinstance(called, Made | Allowed):
             raise ValueError("a call of what is no function")
-        self._push(called.make(*arguments))
+        return called, arguments
+
+    def _reduce(self, _: Any) -> None:
+        called, arguments = self._call()
+        give = called.called(arguments) if isinstance(called, Allowed) else called.make(*arguments)
+        self._push(give)
 
     def _newobj(self, _: Any) -> None:
-        self._reduce(None)
+        called, arguments = self._call()
+        give = called.made(arguments) if isinstance(called, Allowed) else called.make(*arguments)
+        self._push(give)
 
     def _binpersid(self, _: Any) -> None:
         (key,) = self._pop(1)
@@ -176,9 +189,11 @@ class PickleMachine:
         target = self._stack[-1]
         if isinstance(target, SavedArray | Element):
             target.build(state)
-        elif isinstance(target, OrderedDict) and type(state) is dict:
+        elif type(target) is OrderedDict and type(state) is dict:
             if _STATE in state:
                 setattr(target, _STATE, state[_STATE])
+        elif is_allowed(type(target)):
+            _set_state(target, state)
         elif isinstance(target, Refused):
             raise target.error()
         else:
@@ -186,12 +201,32 @@ class PickleMachine:
 
 
 def _finished(value: Any) -> Any:
-    """An array that has got its contents, as the array; all else as it is."""
+    """An array that has got its contents, as the array; a class as itself; all else as it is."""
+    if isinstance(value, Allowed) or (isinstance(value, Made) and value.value is not None):
+        return value.value
     return value.value() if isinstance(value, SavedArray) and value.built else value
 
 
-def _list_of(target: Any) -> list[Any]:
-    if type(target) is not list:
+def _set_state(target: Any, state: Any) -> None:
+    """Give an object of a class that the program allows its attributes, as `pickle` does."""
+    if hasattr(target, "__setstate__"):
+        target.__setstate__(state)
+        return
+    own, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
+    for part in (own, slots):
+        if part is not None and (
+            type(part) is not dict or not all(type(name) is str for name in part)
+        ):
+            raise ValueError(f"a state of {type(target).__name__} that is no dict")
+    if own:
+        vars(target).update(own)
+    for name, value in (slots or {}).items():
+        setattr(target, name, value)
+
+
+def _list_of(target: Any) -> Any:
+    kind = type(target)
+    if kind not in (list, deque) and not (isinstance(target, list) and is_allowed(kind)):
         raise ValueError("elements for what is no list")
     return target
 

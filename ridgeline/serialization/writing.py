@@ -19,6 +19,7 @@ from ridgeline.nn.parameter import Parameter
 from ridgeline.record.values import memory_and_view
 from ridgeline.scalars import Array
 from ridgeline.serialization.names import STORAGE_NAMES
+from ridgeline.serialization.objects import put_object
 from ridgeline.tensors.handle import Size
 from ridgeline.tensors.tensor import Tensor
 
@@ -80,18 +81,24 @@ class TorchPickler:
     def dump(self, obj: Any) -> bytes:
         """The whole pickle."""
         self._out.write(_PROTOCOL)
-        self._put(obj)
+        self.put(obj)
         self._out.write(b".")
         return self._out.getvalue()
 
-    def _put(self, obj: Any) -> None:
+    def put(self, obj: Any) -> None:
+        """Write a value, or refer to where it was written."""
         if id(obj) in self._memo and not isinstance(obj, int | float | str | tuple):
             self._get(self._memo[id(obj)])
             return
         writer = self._writer(obj)
         if writer is None:
-            raise _refusal(obj)
-        writer(obj)
+            put_object(self, obj)
+        else:
+            writer(obj)
+
+    def write(self, opcode: bytes) -> None:
+        """Write an opcode."""
+        self._out.write(opcode)
 
     def _writer(self, obj: Any) -> Callable[[Any], None] | None:
         if isinstance(obj, Tensor):
@@ -100,7 +107,7 @@ class TorchPickler:
             if isinstance(obj, kind):
                 return self._sizes if kind is Size else self._device
         if isinstance(obj, DType):
-            return lambda dtype: self._name("torch", dtype.name)
+            return lambda dtype: self.name("torch", dtype.name)
         if isinstance(obj, np.generic | np.ndarray):
             return self._number if isinstance(obj, np.generic) else self._array
         found = _WRITERS.get(type(obj))
@@ -133,41 +140,47 @@ class TorchPickler:
     def _tuple(self, obj: Iterable[Any]) -> None:
         self._out.write(b"(")
         for value in obj:
-            self._put(value)
+            self.put(value)
         self._out.write(b"t")
 
     def _list(self, obj: list[Any]) -> None:
         self._out.write(b"]")
-        self._keep(obj)
-        self._out.write(b"(")
-        for value in obj:
-            self._put(value)
-        self._out.write(b"e")
+        self.keep(obj)
+        self.elements(obj)
 
     def _dict(self, obj: dict[Any, Any]) -> None:
         self._out.write(b"}")
-        self._keep(obj)
-        self._items(obj)
+        self.keep(obj)
+        self.items(obj)
 
     def _ordered(self, obj: OrderedDict[Any, Any]) -> None:
         self._call("collections", "OrderedDict", ())
-        self._keep(obj)
-        self._items(obj)
+        self.keep(obj)
+        self.items(obj)
         state = {k: v for k, v in vars(obj).items() if k == "_metadata"}
         if state:
-            self._put(state)
+            self.put(state)
             self._out.write(b"b")
 
-    def _items(self, obj: dict[Any, Any]) -> None:
+    def elements(self, obj: list[Any]) -> None:
+        """Elements for the list that was written last."""
+        self._out.write(b"(")
+        for value in obj:
+            self.put(value)
+        self._out.write(b"e")
+
+    def items(self, obj: dict[Any, Any]) -> None:
+        """Items for the dict that was written last."""
         self._out.write(b"(")
         for key, value in obj.items():
-            self._put(key)
-            self._put(value)
+            self.put(key)
+            self.put(value)
         self._out.write(b"u")
 
     # ---- calls ----------------------------------------------------------------------------------
 
-    def _name(self, module: str, name: str) -> None:
+    def name(self, module: str, name: str) -> None:
+        """Write the name of a class or a function."""
         key = (module, name)
         if key in self._memo:
             self._get(self._memo[key])
@@ -177,7 +190,7 @@ class TorchPickler:
         self._out.write(b"r" + struct.pack("<I", self._memo[key]))
 
     def _call(self, module: str, name: str, arguments: tuple[Any, ...]) -> None:
-        self._name(module, name)
+        self.name(module, name)
         self._tuple(arguments)
         self._out.write(b"R")
 
@@ -194,20 +207,20 @@ class TorchPickler:
     def _array(self, obj: Array) -> None:
         if obj.dtype.kind not in "biufc":
             raise ArgumentError(f"save: an array of {obj.dtype} cannot be written")
-        self._name("numpy.core.multiarray", "_reconstruct")
+        self.name("numpy.core.multiarray", "_reconstruct")
         self._out.write(b"(")
-        self._name("numpy", "ndarray")
+        self.name("numpy", "ndarray")
         self._tuple((0,))
-        self._put(b"b")
+        self.put(b"b")
         self._out.write(b"tR")
-        self._keep(obj)
-        self._put((1, obj.shape, _Element(obj.dtype), False, obj.tobytes()))
+        self.keep(obj)
+        self.put((1, obj.shape, _Element(obj.dtype), False, obj.tobytes()))
         self._out.write(b"b")
 
     def _element(self, obj: _Element) -> None:
         text = obj.dtype.str
         self._call("numpy", "dtype", (text[1:], False, True))
-        self._put((3, text[0], None, None, None, -1, -1, 0))
+        self.put((3, text[0], None, None, None, -1, -1, 0))
         self._out.write(b"b")
 
     # ---- tensors --------------------------------------------------------------------------------
@@ -215,29 +228,29 @@ class TorchPickler:
     def _tensor(self, obj: Tensor) -> None:
         own = isinstance(obj, Parameter)
         if own:
-            self._name("torch._utils", "_rebuild_parameter")
+            self.name("torch._utils", "_rebuild_parameter")
             self._out.write(b"(")
         self._view(obj, obj.requires_grad and not own)
         if own:
-            self._put(obj.requires_grad)
-            self._put(OrderedDict())
+            self.put(obj.requires_grad)
+            self.put(OrderedDict())
             self._out.write(b"tR")
-        self._keep(obj)
+        self.keep(obj)
 
     def _view(self, obj: Tensor, tracked: bool) -> None:
         memory, view = memory_and_view(obj.detach(), "save")
         size, typed = obj.dtype.itemsize, obj.dtype in STORAGE_NAMES
         begin = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
-        self._name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
+        self.name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
         self._out.write(b"(")
         self._storage(obj, memory)
-        self._put(begin // size if view.size else 0)
+        self.put(begin // size if view.size else 0)
         self._tuple(view.shape)
         self._tuple(by // size for by in view.strides)
-        self._put(tracked)
-        self._put(OrderedDict())
+        self.put(tracked)
+        self.put(OrderedDict())
         if not typed:
-            self._put(obj.dtype)
+            self.put(obj.dtype)
         self._out.write(b"tR")
 
     def _storage(self, obj: Tensor, memory: Array) -> None:
@@ -252,16 +265,17 @@ class TorchPickler:
                 self._cells[id(obj._cell)] = key
         kind = STORAGE_NAMES.get(obj.dtype)
         self._out.write(b"(")
-        self._put("storage")
-        self._name(*(("torch.storage", "UntypedStorage") if kind is None else ("torch", kind)))
-        self._put(key)
-        self._put(str(obj.device) if obj.device != CPU else "cpu")
-        self._put(memory.nbytes if kind is None else memory.nbytes // obj.dtype.itemsize)
+        self.put("storage")
+        self.name(*(("torch.storage", "UntypedStorage") if kind is None else ("torch", kind)))
+        self.put(key)
+        self.put(str(obj.device) if obj.device != CPU else "cpu")
+        self.put(memory.nbytes if kind is None else memory.nbytes // obj.dtype.itemsize)
         self._out.write(b"tQ")
 
     # ---- what was written before ----------------------------------------------------------------
 
-    def _keep(self, obj: Any) -> None:
+    def keep(self, obj: Any) -> None:
+        """Remember what was written last, for other places that hold it."""
         self._memo[id(obj)] = len(self._memo)
         self._held.append(obj)
         self._out.write(b"r" + struct.pack("<I", self._memo[id(obj)]))
@@ -310,16 +324,3 @@ _WRITERS: dict[type, Callable[[TorchPickler], Callable[[Any], None]]] = {
     frozenset: _by_elements("__builtin__", "frozenset"),
     _Element: lambda p: p._element,
 }
-
-
-def _refusal(obj: Any) -> ArgumentError:
-    kind = type(obj).__name__
-    if hasattr(obj, "state_dict"):
-        return ArgumentError(
-            f"save: a {kind} is code as well as values, and only values are written",
-            help=f"save its state_dict(), and load it into a {kind} made again",
-        )
-    return ArgumentError(
-        f"save: a {kind} cannot be written",
-        help="tensors, numbers, texts and containers of them can",
-    )

@@ -410,7 +410,7 @@ def _dressed(function: Callable[..., Any], entry: Entry) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = entry.name
     function = recorder.taped(function)
     function.__doc__ = described(entry.key, entry.body.__doc__)
-    function.__module__ = "ridgeline"
+    function.__module__ = f"ridgeline.{entry.namespace}" if entry.namespace else "ridgeline"
     function.__wrapped__ = Face(entry, public_signature)  # type: ignore[attr-defined]
     return function
 

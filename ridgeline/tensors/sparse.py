@@ -18,6 +18,7 @@ from ridgeline.layouts import sparse_coo, sparse_csr
 from ridgeline.tensors import public
 from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.handle import Size
+from ridgeline.tensors.namespace import result_type
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -315,7 +316,9 @@ def added(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         return input + other * alpha
     if not isinstance(input, Tensor) or input.shape != other.shape:
         raise ShapeError(f"a dense tensor of the shape {list(other.shape)} takes a sparse one")
-    return input.index_put(tuple(other._places), other._numbers * alpha, accumulate=True)
+    numbers = other._numbers * alpha
+    kind = result_type(input, numbers)
+    return input.to(kind).index_put(tuple(other._places), numbers.to(kind), accumulate=True)
 
 
 def subtracted(input: Any, other: Any, *, alpha: Any = 1) -> Any:

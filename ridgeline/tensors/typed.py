@@ -43,7 +43,8 @@ class TypedTensor(type):
 
 def _named(name: str, dtype: DType, kind: str) -> TypedTensor:
     about = f"Tensors of {dtype.name} on the {kind}, as a class to call and to compare with."
-    known = {"element_type": dtype, "kind": kind, "__module__": "ridgeline", "__doc__": about}
+    module = "ridgeline.cuda" if kind == "cuda" else "ridgeline"
+    known = {"element_type": dtype, "kind": kind, "__module__": module, "__doc__": about}
     return TypedTensor(name, (), known)
 
 

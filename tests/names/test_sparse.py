@@ -56,6 +56,17 @@ def test_sums_and_products_by_elements_agree_with_torch(eager: bool) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_sums_of_unlike_types_are_of_the_wider(dtype: str) -> None:
+    def run(lib: Any) -> Any:
+        values = lib.tensor(VALUES).to(getattr(lib, dtype))
+        return lib.ones(2, 3) + lib.sparse_coo_tensor(lib.tensor(PLACES), values, (2, 3))
+
+    ours, theirs = run(rl), run(torch)
+    assert ours.dtype.name == str(theirs.dtype).removeprefix("torch.")
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
 def test_sums_of_unlike_shapes_and_orders_are_refused() -> None:
     sparse = rl.sparse_coo_tensor(PLACES, VALUES, (2, 3))
     with pytest.raises(rl.RidgelineError, match="dense \\+ sparse"):

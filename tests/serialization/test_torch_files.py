@@ -196,13 +196,10 @@ def _rewritten(text: bytes, old: bytes, new: bytes) -> bytes:
     return target.getvalue()
 
 
-def test_modules_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(rl.RidgelineError, match="state_dict"):
-        rl.save(rl.nn.Linear(2, 2), tmp_path / "x.pt")
-    assert not (tmp_path / "x.pt").exists()
+def test_modules_of_torch_are_refused_with_the_remedy(tmp_path: Path) -> None:
     torch.save(torch.nn.Linear(2, 2), tmp_path / "y.pt")
     with pytest.raises(rl.RidgelineError, match=r"torch.nn.modules.linear.Linear(.|\n)*state_dict"):
-        rl.load(tmp_path / "y.pt")
+        rl.load(tmp_path / "y.pt", weights_only=False)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ llvmlite.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
 import platform
+import re
 import sys
 import threading
 from collections import deque
@@ -49,12 +51,27 @@ DOT_INTRINSICS = {
 CODE_MODELS = {"Windows": "large"}  # its objects have no table of distant addresses
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18  # ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+_AROUND = 8  # lines that an error shows before and behind the one in question
 _FLOATS_USED = ctypes.c_int(0)  # a word that code for Windows refers to and nobody reads
 _VECTOR_FEATURES = ((512, "avx512f"), (256, "avx2"), (128, "sse2"), (128, "neon"))
 
 
 class CompileError(Exception):
-    """LLVM refused some IR: a defect of the code generator, never of a user's program."""
+    """LLVM refused some IR: a defect of the code generator, never of a user's program.
+
+    The message shows the lines in question and their function; `text` has all of it.
+    """
+
+    def __init__(self, message: str, text: str) -> None:
+        self.text = text
+        lines = text.splitlines()
+        place = re.search(r"<string>:(\d+)", message)
+        at = int(place[1]) - 1 if place else 0
+        heads = [number for number, line in enumerate(lines) if line.startswith("define")]
+        head = max((number for number in heads if number <= at), default=min(heads, default=at))
+        shown = [head, *range(max(head + 1, at - _AROUND), min(len(lines), at + _AROUND))]
+        found = [lines[number] for number in shown if number < len(lines)]
+        super().__init__("\n".join([message.strip(), *found]))
 
 
 def compile_ir(text: str) -> bytes:
@@ -79,7 +96,7 @@ def _compile(text: str, names: Sequence[str]) -> bytes:
         module = llvm.parse_assembly(preamble + text, context)
         module.verify()
     except RuntimeError as error:
-        raise CompileError(f"{error}\n{preamble}{text}") from None
+        raise CompileError(str(error), preamble + text) from None
     with module:
         passes = llvm.create_new_module_pass_manager()
         for name in names:
@@ -120,6 +137,9 @@ def _machine(made_for: Target) -> tuple[Any, Any, str]:
     )  # fmt: skip
     layout = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
     return machine, llvm.create_pipeline_tuning_options(speed_level=2), layout
+
+
+atexit.register(_machine.cache_clear)  # while LLVM's library can still be called
 
 
 def compile_cached(text: str, passes: Sequence[str] = ()) -> bytes:

@@ -130,8 +130,9 @@ class MemoryEmitter(ScalarEmitter):
             position = index[number]
             if splits is None:
                 lanes = None
-            elif number == len(index) - 1:
-                position, lanes = splits[number]
+            else:  # what the lanes share, though each may have computed it
+                position, offsets = splits[number]
+                lanes = offsets if number == len(index) - 1 else lanes
             pairs[position] = pairs.get(position, ir.index(0)) + stride
             stride = stride * sizes[number]
         return list(pairs.items()), 0, lanes

@@ -69,7 +69,11 @@ def _find(name: str) -> Callable[..., Tensor]:
     else:
         found = taped(autocasting(name, guarded(found)))
     describe("nn.functional", {name: found})
-    return taped(with_inplace(found, PLACES[name])) if name in PLACES else found
+    if name in PLACES:
+        found = taped(with_inplace(found, PLACES[name]))
+    if found is not FUNCTIONS.get(name):
+        found.__module__ = __name__  # pickles look for it there
+    return found
 
 
 @cache
@@ -82,6 +86,7 @@ def _in_place(name: str) -> Callable[..., Tensor]:
         return found(*args, inplace=True, **kwargs)
 
     written.__name__ = written.__qualname__ = f"{name}_"
+    written.__module__ = __name__
     return written
 
 
