@@ -3,11 +3,15 @@
 usage: python tools/compiled_suites.py kernelbench CHECKOUT [--levels 1,2] [--match REGEX]
        python tools/compiled_suites.py opinfo [--match REGEX] [--samples N] [--no-grads]
        python tools/compiled_suites.py families [--match REGEX]
+       python tools/compiled_suites.py inductor CHECKOUT [--match REGEX]
+       python tools/compiled_suites.py backends CHECKOUT [--match REGEX]
 
 `--backend aot_eager` runs them the same way with torch's own, to compare graphs and results.
 Each program runs in a process of its own. A line of JSON each says whether results (and gradients)
 are torch's, how many graphs there were, and which calls torch made in them; the last line counts.
 KernelBench (ScalingIntelligence/KernelBench) is run with its sizes divided, so that it fits a CPU.
+`inductor` are the tests that Inductor has for all devices (`CommonTemplate`) and `backends` those
+of Dynamo's backends, of a checkout of pytorch/pytorch at the version of torch that is installed.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ from torch._dynamo.utils import counters
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import ridgeline.torch_backend as backend
+from tools import torch_tests
 
+SUITES = ("kernelbench", "opinfo", "families", "inductor", "backends")
 Check = Callable[[], dict[str, Any]]
 MEMORY = 12 << 30
 
@@ -246,7 +252,7 @@ def child(check: Check, seconds: int, answers: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("suite", choices=("kernelbench", "opinfo", "families"))
+    parser.add_argument("suite", choices=SUITES)
     parser.add_argument("checkout", nargs="?", type=Path)
     parser.add_argument("--levels", default="1,2")
     parser.add_argument("--match", default="")
@@ -259,6 +265,10 @@ def main() -> None:
         checks = kernelbench(given.checkout, given.levels, given.backend)
     elif given.suite == "opinfo":
         checks = opinfo(given.samples, not given.no_grads, given.backend)
+    elif given.suite == "inductor":
+        checks = torch_tests.inductor_tests(given.checkout, given.backend)
+    elif given.suite == "backends":
+        checks = torch_tests.backend_tests(given.checkout, given.backend)
     else:
         from tests.torch_backend import families
 
@@ -273,7 +283,8 @@ def main() -> None:
         process.join()
         found = {"ok": False, "why": f"ended with {process.exitcode}"}
         found = found if answers.empty() else answers.get()
-        counts["right" if found["ok"] else "wrong"] += 1
+        verdict = "skipped" if "skipped" in found else "right" if found["ok"] else "wrong"
+        counts[verdict] += 1
         counts["graphs"] += found.get("graphs", 0)
         counts["with calls of torch"] += bool(found.get("by torch"))
         names.update(found.get("by torch", {}).keys())

@@ -198,7 +198,7 @@ ATEN: dict[str, Callable[..., Any]] = {
     "constant_pad_nd": lambda x, pad, value=0: F.pad(x, tuple(pad), "constant", value),
     "numpy_T": lambda x: x.T, "matrix_H": lambda x: x.mH,
     "alias": _same, "lift_fresh_copy": _same, "lift_fresh": _same,
-    "detach_": lambda x: x.detach(), "scalar_tensor": rl.tensor,
+    "detach_": lambda x: x.detach(), "scalar_tensor": lambda s, **options: rl.tensor(s, **options),
     "_assert_tensor_metadata": _nothing, "_assert_scalar": _nothing, "_assert_async": _nothing,
     "sym_constrain_range_for_size": _nothing, "sym_constrain_range": _nothing,
     **{f"{name}_loss": _loss(f"{name}_loss") for name in (

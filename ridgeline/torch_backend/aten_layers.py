@@ -191,7 +191,7 @@ def _embedding_bag(
     skipped = None if padding_idx is None or padding_idx < 0 else padding_idx
     found = F.embedding_bag(
         indices, weight, offsets, mode=_BAGS[mode], per_sample_weights=weights,
-        include_last_offset=last, padding_idx=skipped,
+        include_last_offset=bool(last), padding_idx=skipped,
     )  # fmt: skip
     return found, None, None, None
 
@@ -213,7 +213,8 @@ def _unpool(rank: int) -> Callable[..., Any]:
 
 
 LAYERS: dict[str, Callable[..., Any]] = {
-    "_weight_norm": weight_norm, "embedding_bag": _embedding_bag, "grid_sampler": _grid_sampler,
+    "_weight_norm": weight_norm, "embedding_bag": _embedding_bag,
+    "_embedding_bag": _embedding_bag, "grid_sampler": _grid_sampler,
     "grid_sampler_2d": _grid_sampler, "grid_sampler_3d": _grid_sampler,
     "affine_grid_generator": F.affine_grid, "im2col": F.unfold, "col2im": F.fold,
     "max_unpool2d": _unpool(2), "max_unpool3d": _unpool(3),

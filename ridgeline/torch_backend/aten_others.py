@@ -49,6 +49,17 @@ def _iota(
     return rl.arange(start, start + length * step, step, dtype=dtype, device=device)
 
 
+def _div(a: Any, b: Any) -> Any:
+    """A quotient of the operands' type: that of integers is cut off."""
+    kinds = [x.dtype for x in (a, b) if isinstance(x, rl.Tensor)]
+    whole = not any(kind.is_floating_point or kind.is_complex for kind in kinds)
+    return rl.div(a, b, rounding_mode="trunc" if whole else None)
+
+
+def _grouped(input: Any, weight: Any, offs: Any) -> Any:
+    return F.grouped_mm(input, weight, offs=offs)
+
+
 class _FakeQuantized(rl.autograd.Function):
     """Values on a grid of integers; gradients pass where they lie on it."""
 
@@ -91,7 +102,9 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "torch._C._autograd._get_data_attr": lambda x: x.detach(),
     "torch.LongTensor": _of_long,
     "Tensor.squeeze": _squeeze,
-    **{f"prims.div{overload}": rl.div for overload in ("", ".default")},
+    # what the transformers package calls for experts in place of torch's own
+    **{f"transformers.grouped_mm_fallback{overload}": _grouped for overload in ("", ".default")},
+    **{f"prims.div{overload}": _div for overload in ("", ".default")},
     **{f"prims.iota{overload}": _iota for overload in ("", ".default")},
 }
 # by operators of torch's registry

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from ridgeline.errors import ArgumentError
 from ridgeline.torch_backend.aliases import Groups, WritingGraph, overlapping, spans
 from ridgeline.torch_backend.capture import CallError, capture
+from ridgeline.torch_backend.decompose import decomposed, decomposed_throughout, reason_against
 from ridgeline.torch_backend.forms import UnsupportedTensorError, form_of
-from ridgeline.torch_backend.names import UnmappedError, called, function_for, method_for
+from ridgeline.torch_backend.names import called
 from ridgeline.torch_backend.open_graphs import OpenGraph
 from ridgeline.torch_backend.pieces import Piece, calls, cut, lifted
 from ridgeline.torch_backend.report import GraphReport, add_report
@@ -32,23 +34,44 @@ from ridgeline.torch_backend.training import code_of
 from ridgeline.torch_backend.transforms import has_transforms, written_out
 from ridgeline.weak import Recent
 
+MODES_OF_TORCH = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 MOST_SIZES = 64  # of one graph, that came last
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 
 
-def ridgeline(module: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
-    """The backend `torch.compile(model, backend="ridgeline")` names."""
+def ridgeline(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """The backend `torch.compile(model, backend="ridgeline")` names.
+
+    `mode` may be any of torch's: there is one way to compile.
+    """
+    if mode not in (None, *MODES_OF_TORCH):
+        known = ", ".join(MODES_OF_TORCH)
+        raise ArgumentError(f"torch.compile has no mode {mode!r}", help=f"it has {known}")
+    for name in options or ():
+        raise ArgumentError(f"the backend ridgeline has no option {name!r}", help="it has none")
     if has_transforms(module):
         return written_out(module, example_inputs, CompiledGraph)
     return CompiledGraph(module)
 
 
 class CompiledGraph:
-    """A graph of Dynamo's: a program for the sizes of each call."""
+    """A graph of Dynamo's: a program for the sizes of each call.
+
+    It is called with its arguments, or as AOTAutograd does with a list of them, which it empties.
+    """
+
+    _boxed_call = True  # AOTAutograd may hand over a list
 
     def __init__(self, module: GraphModule) -> None:
         whole, self._attributes = lifted(module)
         whole, self._scalars = with_numbers(whole)
+        whole = decomposed_throughout(whole)
         report = GraphReport(len(calls(module)))
         self._graph = SharedGraph(whole, report)
         self._known: frozenset[int] = frozenset()  # of these, whose numbers programs are made for
@@ -57,6 +80,10 @@ class CompiledGraph:
         add_report(report)
 
     def __call__(self, *args: Any) -> Any:
+        if len(args) == 1 and type(args[0]) is list:
+            (boxed,) = args
+            args = tuple(boxed)
+            boxed.clear()
         only = self._only
         if only is not None:
             return only([*args, *self._attributes] if self._attributes else args)
@@ -97,6 +124,14 @@ class SharedGraph:
             self._cuts[key] = CutGraph(self.module, pieces, self.report)
         return self._cuts[key]
 
+    def write_out(self, node: Node) -> bool:
+        """Have a call stand as what torch composes it of; False where that is not known."""
+        written = decomposed(self.module, [node], refused=True)
+        if written is self.module:
+            return False
+        self.module, self.open = written, OpenGraph(written)
+        return True
+
 
 class GraphPart:
     """A graph, or a piece of one, for one set of sizes; its first call says how it runs."""
@@ -128,6 +163,8 @@ class GraphPart:
                 node = _whole_call(error.node)
                 if node.graph is not module.graph or node.op == "placeholder":
                     return self._by_torch(str(error))  # in a body, or it is all of the graph
+                if self._graph.write_out(node):
+                    return self._made(args)
                 refused = dict.fromkeys(with_memory(node), error.reason)
             except UnsupportedTensorError as error:
                 return self._by_torch(str(error))
@@ -191,18 +228,8 @@ def _forward(module: GraphModule, args: Sequence[Any]) -> Sequence[Any]:
 
 def unmapped(module: GraphModule) -> dict[Node, str]:
     """The calls of a graph that have no counterpart here, and why."""
-    found = {}
-    for node in calls(module):
-        try:
-            if node.op == "call_method":
-                method_for(str(node.target))
-            elif node.op == "call_function":
-                function_for(node.target)
-            else:
-                raise UnmappedError("a module inside a graph")
-        except UnmappedError as error:
-            found[node] = str(error)
-    return found
+    found = {node: reason_against(node) for node in calls(module)}
+    return {node: reason for node, reason in found.items() if reason}
 
 
 class PieceOfGraph:

@@ -23,6 +23,7 @@ from ridgeline.torch_backend.results import (
     Recipe,
     Results,
     Several,
+    SpreadValue,
     ValueItself,
     Written,
 )
@@ -154,6 +155,12 @@ def rebuilt(recipe: Recipe, values: Sequence[Any], args: Sequence[Any]) -> Any:
         return values[recipe.number]
     if isinstance(recipe, PartOfValue):
         return values[recipe.number].as_strided(recipe.size, recipe.stride, recipe.offset)
+    if isinstance(recipe, SpreadValue):
+        value = values[recipe.number]
+        made = torch.empty_strided(
+            recipe.size, recipe.stride, dtype=value.dtype, device=value.device
+        )
+        return made.copy_(value)
     if isinstance(recipe, InputItself):
         return args[recipe.place]
     if isinstance(recipe, PartOfInput):

@@ -62,6 +62,15 @@ class PartOfValue:
 
 
 @dataclass(frozen=True, slots=True)
+class SpreadValue:
+    """A result whose elements lie with gaps between them, where torch's do."""
+
+    number: int
+    size: tuple[Size, ...]
+    stride: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class InputItself:
     """A result that is a tensor that went in."""
 
@@ -95,7 +104,9 @@ class Several:
     parts: tuple[Recipe, ...]
 
 
-Recipe: TypeAlias = ValueItself | PartOfValue | InputItself | PartOfInput | Constant | Several
+Recipe: TypeAlias = (
+    ValueItself | PartOfValue | SpreadValue | InputItself | PartOfInput | Constant | Several
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +201,19 @@ class _Described:
             shared = self._part_of_made(value, cell)
             if shared is not None:
                 return shared
-        return ValueItself(self._add(self._laid_out(value, theirs)))
+        strides = self._strides(theirs)
+        shape = tuple(value.shape)
+        number = self._add(self._laid_out(value, strides))
+        if strides is not None and _has_gaps(shape, strides):
+            return SpreadValue(number, shape, strides)
+        return ValueItself(number)
+
+    def _strides(self, theirs: Any) -> tuple[Size, ...] | None:
+        """How torch's result lies, if that is known."""
+        if not isinstance(theirs, torch.Tensor) or theirs.layout is not torch.strided:
+            return None
+        strides = self._captured.symbols.sizes(theirs.stride())
+        return None if None in strides else tuple(strides)  # type: ignore[arg-type]
 
     def _repeats(self, theirs: Any) -> bool:
         """True for a result of torch's that shows elements at several places, as `expand` gives."""
@@ -242,18 +265,28 @@ class _Described:
             return ValueItself(number)
         return PartOfValue(number, tuple(value.shape), tuple(stride), offset)
 
-    def _laid_out(self, value: Tensor, theirs: Any) -> ComputedValue:
+    def _laid_out(self, value: Tensor, strides: tuple[Size, ...] | None) -> ComputedValue:
         """A value of its own, as torch would lay it out."""
         node, rank = read(value), len(value.shape)
-        order = None
-        if isinstance(theirs, torch.Tensor):
-            strides = self._captured.symbols.sizes(theirs.stride())
-            if None not in strides:
-                order = dense_order(tuple(value.shape), strides)  # type: ignore[arg-type]
+        order = None if strides is None else dense_order(tuple(value.shape), strides)  # type: ignore[arg-type]
         if order is None or order == tuple(range(rank)):
             return ComputedValue.of(node, value.requires_grad)
         back = tuple(order.index(axis) for axis in range(rank))
         return ComputedValue.of(node, value.requires_grad, permute(node, order), back)
+
+
+def _has_gaps(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
+    """True for elements that lie apart, each at a place of its own."""
+    if 0 in shape or dense_order(shape, strides) is not None:  # type: ignore[arg-type]
+        return False
+    end: Size = 1
+    for by, size in sorted(zip(strides, shape)):
+        if size == 1:
+            continue
+        if by < end:
+            return False
+        end = by * (size - 1) + end
+    return True
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func
 from torch.fx import GraphModule
 
 _HOMES = ("torch._functorch", "torch._C._functorch")
@@ -33,8 +32,8 @@ def written_out(
 ) -> Callable[..., Any]:
     """The graph without its transforms, each of its passes compiled."""
 
-    def boxed(part: GraphModule, examples: Sequence[Any]) -> Any:
-        return make_boxed_func(compiled(part))
+    def passed(part: GraphModule, examples: Sequence[Any]) -> Any:
+        return compiled(part)
 
-    made: Callable[..., Any] = aot_autograd(fw_compiler=boxed)(module, example_inputs)
+    made: Callable[..., Any] = aot_autograd(fw_compiler=passed)(module, example_inputs)
     return made

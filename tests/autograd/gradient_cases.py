@@ -461,6 +461,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "nn.functional.multilabel_margin_loss": (
         lambda a: F.multilabel_margin_loss(a, _index([[0, 2, -1, 1]] * 3)), _M),
     "nn.functional.bilinear": (F.bilinear, _M, draw(3, 2), draw(2, 4, 2), draw(2)),
+    "nn.functional.grouped_mm": (
+        lambda a, b: F.grouped_mm(a, b, offs=_index([1, 1, 3])), _M, draw(3, 4, 2)),
     "Tensor._pick": (lambda a: a[_index([0, 2]), _index([1, 1])], _M),
     "dropout": (lambda a: F.dropout(a, 0.5, training=False), _M),
 }  # fmt: skip

@@ -199,12 +199,31 @@ def test_sizes_may_change() -> None:
     assert len(torch_backend.reports()) == 1
 
 
+@torch.library.custom_op("ridgeline_tests::strange", mutates_args=())
 def strange(x: Tensor) -> Tensor:
+    """An operator of a user's."""
+    return x.roll(1, 0).cos()
+
+
+strange.register_fake(torch.empty_like)
+strange.register_autograd(
+    lambda ctx, gradient: (gradient * -ctx.saved_tensors[0].roll(1, 0).sin()).roll(-1, 0),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def composed(x: Tensor) -> Tensor:
     """A function of a user's that Dynamo takes for one of torch's."""
     return x.roll(1, 0).cos()
 
 
-torch._dynamo.allow_in_graph(strange)
+torch._dynamo.allow_in_graph(composed)
+
+
+def test_what_is_made_of_torchs_calls_is_written_out_in_them() -> None:
+    found, wanted = both(lambda x: composed(x.relu()) + 1, torch.randn(4))
+    assert_close(found, wanted)
+    assert torch_backend.by_torch() == {}
 
 
 def test_what_is_missing_here_runs_in_torch_and_is_counted() -> None:
@@ -221,8 +240,8 @@ def test_what_is_missing_here_runs_in_torch_and_is_counted() -> None:
         found.append((value.detach(), a.grad, b.grad))
     for one, two in zip(*found):
         assert_close(one, two)
-    assert list(torch_backend.by_torch()) == [f"{__name__}.strange"]
-    assert f"{__name__}.strange is not here" in torch_backend.explain()
+    assert list(torch_backend.by_torch()) == ["ridgeline_tests.strange.default"]
+    assert "ridgeline_tests::strange is not here" in torch_backend.explain()
 
 
 def test_what_cannot_be_compiled_falls_back_with_one_warning(
@@ -428,7 +447,7 @@ def test_a_backward_pass_with_a_call_that_is_missing_here_is_torchs() -> None:
     x = torch.linspace(-1, 1, 6, requires_grad=True)
     torch.compile(lambda x: Unusual.apply(x).sum(), backend="ridgeline")(x).backward()
     assert_close(x.grad, strange(x.detach()))
-    assert f"{__name__}.strange is not here" in torch_backend.explain()
+    assert "ridgeline_tests::strange is not here" in torch_backend.explain()
 
 
 def test_a_second_derivative_is_refused_and_never_wrong() -> None:
@@ -521,3 +540,34 @@ def test_a_factor_of_zero_leaves_out_what_it_multiplies() -> None:
     a, b, c = torch.full((2, 2), torch.nan), torch.randn(2, 3), torch.randn(3, 2)
     assert_close(compiled(a, b, c, 0.0), b @ c)
     assert torch.isnan(compiled(a, b, c, 1.0)).all()
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_result_with_gaps_lies_as_torchs_does(requires_grad: bool, dynamic: bool | None) -> None:
+    def spread(x: Tensor) -> Tensor:
+        found = torch.empty_strided(x.shape, x.stride())
+        found[:] = x + x
+        return found
+
+    compiled = torch.compile(spread, backend="ridgeline", dynamic=dynamic)
+    for side in (16, 20):
+        x = torch.randn(side, side)[:, : side // 2].detach().requires_grad_(requires_grad)
+        found = compiled(x)
+        assert_close(found, spread(x))
+        assert found.stride() == (side, 1)
+        if requires_grad:
+            found.sum().backward()
+            assert_close(x.grad, torch.full_like(x, 2))
+
+
+def test_what_has_no_derivative_in_torch_has_none() -> None:
+    def smooth(x: Tensor) -> Tensor:
+        return torch.special.modified_bessel_i0(x)
+
+    x = torch.randn(5, requires_grad=True)
+    found = torch.compile(smooth, backend="ridgeline")(x)
+    assert not smooth(x).requires_grad and not found.requires_grad
+    mixed = torch.compile(lambda x: smooth(x) * x, backend="ridgeline")(x)
+    mixed.sum().backward()
+    assert_close(x.grad, smooth(x))

@@ -8,6 +8,7 @@ from ridgeline.functions.neural import (  # noqa: F401
     distances,
     dropouts,
     fractional,
+    grouped,
     likelihoods,
     margins,
     normalization,
