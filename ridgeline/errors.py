@@ -93,6 +93,12 @@ class OutputFileError(RidgelineError, OSError):
             self.errno, self.strerror = reason.errno, reason.strerror
 
 
+def unwritable(what: object, error: OSError, note: str = "", help: str = "") -> OutputFileError:
+    """What to raise for a file that could not be written."""
+    message = f"cannot write {what}: {error.strerror or error}"
+    return OutputFileError(message, note=note, help=help, reason=error)
+
+
 class ShapeError(RidgelineError, ValueError):
     """Operands whose shapes do not fit together, or a shape that an op cannot take."""
 

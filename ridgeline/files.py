@@ -2,7 +2,8 @@
 
 At any moment the old file or the new one is there, never a part of one. A writer holds a lock on
 its unfinished file while it lives, so that what a killed one left behind can be told from a write
-that is under way, by another process or thread, and be removed later.
+that is under way, by another process or thread, and be removed later. Through a link the file that
+it leads to is written, and what is no file, such as `/dev/stdout`, is written to as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import IO
+
+from ridgeline.errors import OutputFileError, unwritable
 
 _UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)-[0-9a-f]{8}\.tmp")
 _SETTLED = 60.0  # seconds after which a file that nobody holds is surely nobody's
@@ -51,16 +54,41 @@ else:
         return True
 
 
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace a user's file, in a folder that is made where there is none.
+
+    What writers that were killed left in the folder is removed. An error says that the previous
+    file is unchanged.
+    """
+    if not path.name:
+        raise OutputFileError(f"cannot write {path}: it is a folder", help="give a file's name")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(Path(os.path.realpath(path)).parent)
+        write_whole(path, data)
+    except OSError as error:
+        note = "the previous file, if there was one, is unchanged"
+        raise unwritable(path, error, note, "free space or choose another folder") from error
+
+
 def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
     """Replace `path` by `data`; on failure the old file is untouched and nothing is left over.
 
     What is `durable` has reached the disk before it takes the old file's place.
     """
+    path = Path(os.path.realpath(path))
+    before = os.stat(path).st_mode if path.exists() else None
+    if before is not None and not stat.S_ISREG(before):
+        with open(path, "wb") as device:
+            device.write(data)
+        return
     unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with open(unfinished, "xb") as file:
             with suppress(OSError):  # a file system without locks
                 _lock(file)
+            if before is not None:  # who may read it stays as it was
+                os.chmod(unfinished, stat.S_IMODE(before))
             file.write(data)
             file.flush()
             if durable:

@@ -11,7 +11,7 @@ from urllib.parse import urlparse
 from urllib.request import urlopen
 
 from ridgeline.errors import InputFileError, RidgelineError, unreadable
-from ridgeline.interop.safetensors import write_atomic
+from ridgeline.files import write_atomic
 from ridgeline.serialization import load as _load
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")

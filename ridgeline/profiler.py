@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ridgeline.atomic import sealed
+from ridgeline.files import write_atomic
 from ridgeline.record.recorder import flush
 
 ProfilerActivity = Enum("ProfilerActivity", "CPU CUDA XPU MTIA")
@@ -127,7 +128,7 @@ class profile:
             }
             for n, b, e in self._parts
         ]
-        Path(path).write_text(json.dumps({"traceEvents": events}))
+        write_atomic(Path(path), json.dumps({"traceEvents": events}).encode())
 
 
 def schedule(

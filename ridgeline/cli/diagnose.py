@@ -201,10 +201,6 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[int], None] | None]
 def _write(path: Path, text: str) -> None:
     """Write a page whole."""
     try:
-        if path.exists() and not path.is_file():
-            # Renaming would put a plain file in the place of a device or a pipe.
-            path.write_text(text, encoding="utf-8")
-            return
         write_whole(path, text.encode())
     except OSError as error:
         raise DiagnoseUsageError(f"cannot write {path}: {error.strerror}") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ridgeline.errors import BadValueError
-from ridgeline.files import write_whole
+from ridgeline.files import write_atomic
 
 if TYPE_CHECKING:
     from ridgeline.planner.layouts import Job
@@ -262,7 +262,7 @@ def _show(
 
     job, software, machine = asked
     if arguments.page:
-        write_whole(Path(arguments.page), page(job, gpus, found, software, machine).encode())
+        write_atomic(Path(arguments.page), page(job, gpus, found, software, machine).encode())
         print(f"the page is in {arguments.page}", file=sys.stderr)
     if arguments.json:
         print(json.dumps(document(job, gpus, found, software, machine, arguments.top), indent=1))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.errors import BadValueError, InputFileError, RidgelineError, path_of
+from ridgeline.files import write_atomic
 
 if TYPE_CHECKING:
     from ridgeline.simt.examples import ExampleLaunch, Wishes
@@ -117,7 +118,7 @@ def _one(
     )  # fmt: skip
     print(explained)
     if arguments.html:
-        Path(arguments.html).write_text(explained.html(), encoding="utf-8")
+        write_atomic(Path(arguments.html), explained.html().encode())
         print(f"\nwrote {arguments.html}")
     return explained.simulation
 

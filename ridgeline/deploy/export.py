@@ -24,7 +24,7 @@ from ridgeline.deploy.relocatable import relocatable
 from ridgeline.deploy.runtime_ir import FUNCTIONS, PREFIX
 from ridgeline.deploy.shared_object import shared_object
 from ridgeline.errors import BadValueError, RidgelineError, path_of
-from ridgeline.files import write_whole
+from ridgeline.files import write_atomic
 from ridgeline.graph.facts import SizeFacts
 from ridgeline.graph.node import TensorType
 from ridgeline.record.cells import PLAIN, filled_leaf
@@ -90,10 +90,10 @@ def export(
         image.symbols[f"{prefix}_{name}"] = image.symbols[f"{PREFIX}_{name}"]
     exported = [f"{prefix}_{name}" for name in FUNCTIONS]
     if where.suffix == ".o":
-        write_whole(where, relocatable(image, exported))
-        write_whole(where.with_suffix(".h"), header(described, prefix).encode())
+        write_atomic(where, relocatable(image, exported))
+        write_atomic(where.with_suffix(".h"), header(described, prefix).encode())
     else:
-        write_whole(where, with_manifest(shared_object(image, exported), described))
+        write_atomic(where, with_manifest(shared_object(image, exported), described))
     return where
 
 

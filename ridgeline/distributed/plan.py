@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.errors import BadValueError, InputFileError
-from ridgeline.files import write_whole
+from ridgeline.files import write_atomic
 
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
@@ -86,7 +86,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write it to a file."""
-        write_whole(Path(path), self.to_json().encode())
+        write_atomic(Path(path), self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ridgeline import dtypes
-from ridgeline.errors import InputFileError, OutputFileError, RidgelineError, unreadable
-from ridgeline.files import sweep, write_whole
+from ridgeline.errors import InputFileError, RidgelineError, unreadable
+from ridgeline.files import write_atomic
 
 Arrays = dict[str, NDArray[Any]]
 CHECKSUM = "sha256"
@@ -29,26 +29,6 @@ _STORED = {
     "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "C64": "complex64",
 }  # fmt: skip
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`; on failure the old file is untouched and nothing is left over.
-
-    What writers that were killed left in the folder is removed.
-    """
-    if not path.name:
-        raise OutputFileError(f"cannot write {path}: it is a folder", help="give a file's name")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path.parent)
-        write_whole(path, data)
-    except OSError as error:
-        raise OutputFileError(
-            f"cannot write {path}: {error.strerror or error}",
-            note="the previous file, if there was one, is unchanged",
-            help="free space or choose another folder",
-            reason=error,
-        ) from error
 
 
 def pack_tensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Self, TypeVar
 from ridgeline import nn
 from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError, RidgelineError, path_of
+from ridgeline.files import write_atomic
 from ridgeline.interop.model_folders import folder_of
-from ridgeline.interop.safetensors import Arrays, write_atomic
+from ridgeline.interop.safetensors import Arrays
 from ridgeline.models.names import FileForm, without
 from ridgeline.models.settings import check_kind
 from ridgeline.models.weights import SHARD_BYTES, read_json, read_weights, write_weights

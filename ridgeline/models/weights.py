@@ -10,7 +10,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ridgeline.errors import InputFileError, unreadable
-from ridgeline.interop.safetensors import Arrays, map_tensors, write_atomic, write_tensors
+from ridgeline.files import write_atomic
+from ridgeline.interop.safetensors import Arrays, map_tensors, write_tensors
 from ridgeline.serialization import load
 from ridgeline.tensors.tensor import Tensor
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ridgeline.errors import ArgumentError
-from ridgeline.interop.safetensors import write_atomic
+from ridgeline.files import write_atomic
 from ridgeline.serialization.allowed import (
     add_safe_globals as add_safe_globals,
     clear_safe_globals as clear_safe_globals,

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ridgeline.errors import OutputFileError
+from ridgeline.errors import unwritable
 from ridgeline.train.pictures import Picture, encode_png
 
 _MASK_DELTA = 0xA282EAD8
@@ -115,7 +115,7 @@ class SummaryWriter:
             self.log_dir.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = open(self.path, "wb")  # noqa: SIM115
         except OSError as error:
-            raise self._fault(error) from error
+            raise unwritable(self.path, error) from error
         self._write(_double(1, now) + _bytes(3, b"brain.Event:2"))
 
     def add_scalars(self, values: Mapping[str, float], step: int) -> None:
@@ -138,10 +138,7 @@ class SummaryWriter:
             self._file.write(frame(record))
             self._file.flush()
         except OSError as error:
-            raise self._fault(error) from error
-
-    def _fault(self, error: OSError) -> OutputFileError:
-        return OutputFileError(f"cannot write {self.path}: {error.strerror or error}")
+            raise unwritable(self.path, error) from error
 
     def close(self) -> None:
         """Finish the file."""

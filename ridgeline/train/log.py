@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from ridgeline.errors import OutputFileError
+from ridgeline.errors import unwritable
+
+_HELP = "choose another folder with --out"
 
 
 class RunLog:
@@ -19,7 +21,7 @@ class RunLog:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: TextIO = open(path, "a", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
-            raise self._fault(error) from error
+            raise unwritable(path, error, help=_HELP) from error
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one event."""
@@ -28,13 +30,7 @@ class RunLog:
             self._file.write(line + "\n")
             self._file.flush()
         except OSError as error:
-            raise self._fault(error) from error
-
-    def _fault(self, error: OSError) -> OutputFileError:
-        return OutputFileError(
-            f"cannot write {self.path}: {error.strerror or error}",
-            help="choose another folder with --out",
-        )
+            raise unwritable(self.path, error, help=_HELP) from error
 
     def __enter__(self) -> RunLog:
         return self

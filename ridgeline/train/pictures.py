@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import ShapeError
-from ridgeline.interop.safetensors import write_atomic
+from ridgeline.files import write_atomic
 
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels to PNG's colour types: grey, with alpha, RGB, RGBA
 # distinct colours for classes: eight that the colour-blind can read (Okabe and Ito), and two more

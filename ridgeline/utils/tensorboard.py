@@ -12,11 +12,14 @@ import time
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
 import numpy as np
+
+from ridgeline.errors import unwritable
 
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, bits reversed
 
@@ -86,6 +89,9 @@ def png(pixels: np.ndarray[Any, Any]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + body
 
 
+_numbers = count()  # so that no two files of a process have one name
+
+
 class SummaryWriter:
     """Writes scalars, histograms, images and texts of a training run into a folder."""
 
@@ -106,11 +112,14 @@ class SummaryWriter:
 
     def _open(self, below: str) -> Any:
         if below not in self._files:
-            folder = Path(self.log_dir, below)
-            folder.mkdir(parents=True, exist_ok=True)
             name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
-            self._files[below] = (folder / f"{name}.{len(self._files)}{self._suffix}").open("wb")
-            self._files[below].write(_record(_field(1, time.time()) + _field(3, "brain.Event:2")))
+            path = Path(self.log_dir, below, f"{name}.{next(_numbers)}{self._suffix}")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._files[below] = path.open("xb")
+            except OSError as error:
+                raise unwritable(path, error) from error
+            _put(self._files[below], _field(1, time.time()) + _field(3, "brain.Event:2"))
         return self._files[below]
 
     def _add(
@@ -119,7 +128,7 @@ class SummaryWriter:
         summary = _field(1, _field(1, tag) + value)
         event = _field(1, float(walltime or time.time())) + _field(5, summary)
         with self._lock:
-            self._open(below).write(_record(event + _field(2, int(step or 0))))
+            _put(self._open(below), event + _field(2, int(step or 0)))
 
     def add_scalar(
         self,
@@ -239,7 +248,10 @@ class SummaryWriter:
     def flush(self) -> None:
         """Write what waits to disk."""
         for file in self._files.values():
-            file.flush()
+            try:
+                file.flush()
+            except OSError as error:
+                raise unwritable(file.name, error) from error
 
     def close(self) -> None:
         """Close the files; adding more afterwards begins new ones."""
@@ -257,6 +269,16 @@ class SummaryWriter:
         self.close()
 
 
+def _put(file: Any, event: bytes) -> None:
+    try:
+        file.write(_record(event))
+    except OSError as error:
+        raise unwritable(file.name, error) from error
+
+
 def _close(files: Iterable[Any]) -> None:
     for file in files:
-        file.close()
+        try:
+            file.close()
+        except OSError as error:
+            raise unwritable(file.name, error) from error

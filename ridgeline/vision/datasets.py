@@ -16,7 +16,7 @@ from ridgeline.data.sources.cifar import unpickled
 from ridgeline.data.sources.idx import read_idx
 from ridgeline.data.sources.images import ENDINGS
 from ridgeline.errors import MissingFileError, unreadable
-from ridgeline.interop.safetensors import write_atomic
+from ridgeline.files import write_atomic
 from ridgeline.tensors.tensor import tensor
 from ridgeline.vision import functional
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.files import write_atomic
 from ridgeline.tensors.creation import from_numpy
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.vision import functional
@@ -31,7 +32,7 @@ def read_file(path: str | Path) -> Tensor:
 
 def write_file(filename: str | Path, data: Tensor) -> None:
     """Write bytes to a file."""
-    Path(filename).write_bytes(data.cpu().numpy().tobytes())
+    write_atomic(Path(filename), data.cpu().numpy().tobytes())
 
 
 def decode_image(

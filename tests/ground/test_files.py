@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import ridgeline as rl
 from ridgeline.errors import OutputFileError
-from ridgeline.files import sweep, write_whole
-from ridgeline.interop.safetensors import write_atomic
+from ridgeline.files import sweep, write_atomic, write_whole
 
 WRITER = """
 import os, sys, time
@@ -98,3 +100,74 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.Monkey
         write_atomic(tmp_path / "deep" / "model", b"new")
     assert names(tmp_path / "deep") == set()
     assert issubclass(OutputFileError, rl.RidgelineError)
+
+
+def test_through_a_link_the_file_is_written_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    target, link = tmp_path / "runs" / "first", tmp_path / "latest"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    rl.save(rl.ones(2), link)
+    assert link.is_symlink() and rl.load(target).tolist() == [1, 1]
+    assert names(tmp_path) == {"runs", "latest"} and names(tmp_path / "runs") == {"first"}
+
+
+def test_who_may_read_a_file_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    rl.save(rl.ones(2), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    """As `/dev/stdout` and `/dev/null` are: a new file in their place would be everybody's."""
+    pipe, read = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_atomic(pipe, b"content")
+    reader.join()
+    assert read == [b"content"] and stat.S_ISFIFO(pipe.stat().st_mode)
+    assert names(tmp_path) == {"pipe"}
+
+
+def _vocabulary(path: Path) -> None:
+    rl.data.CharTokenizer(["a", "b"]).save(path)
+
+
+def _trace(path: Path) -> None:
+    with rl.profiler.profile() as measured:
+        pass
+    measured.export_chrome_trace(str(path))
+
+
+@pytest.mark.parametrize("write", [
+    _vocabulary, _trace,
+    lambda path: rl.vision.io.write_file(path, rl.zeros(9, dtype=rl.uint8)),
+    lambda path: rl.jit(lambda x: x + 1).export(path, rl.ones(2)),
+    lambda path: rl.onnx.export(rl.nn.Linear(2, 2), (rl.ones(1, 2),), str(path)),
+    lambda path: rl.save(rl.ones(2), path),
+])  # fmt: skip
+def test_a_full_disk_leaves_every_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "file"
+    write(path)
+    before = path.read_bytes()
+
+    def full(number: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputFileError, match=r"cannot write .*: No space left"):
+        write(path)
+    assert path.read_bytes() == before and names(tmp_path) == {"file"}
+
+
+def test_two_writers_of_events_have_files_of_their_own(tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        with rl.utils.tensorboard.SummaryWriter(str(tmp_path)) as writer:
+            writer.add_scalar("loss", value)
+    assert len(names(tmp_path)) == 2 and all(path.stat().st_size for path in tmp_path.iterdir())

@@ -12,6 +12,7 @@ from ridgeline.compiler.budget.fit import FrontierPoint, frontier
 from ridgeline.compiler.memory_plan import bytes_text
 from ridgeline.compiler.pipeline import lower, merged_again, optimize, planned
 from ridgeline.errors import ArgumentError
+from ridgeline.files import write_atomic
 
 if TYPE_CHECKING:
     from ridgeline.compiler.program import Program
@@ -80,7 +81,7 @@ class Frontier(list[FrontierPoint]):
 
     def save(self, path: str | Path) -> None:
         """Write the drawing to a file."""
-        Path(path).write_text(self.svg(), encoding="utf-8")
+        write_atomic(Path(path), self.svg().encode())
 
 
 def frontier_of(program: Program) -> Frontier:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.errors import BadValueError, unreadable
+from ridgeline.files import write_atomic
 
 Tokens = NDArray[np.int64]
 
@@ -78,7 +79,7 @@ class CharTokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON."""
-        Path(path).write_text(json.dumps({"characters": self.characters}), encoding="utf-8")
+        write_atomic(Path(path), json.dumps({"characters": self.characters}).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> CharTokenizer:

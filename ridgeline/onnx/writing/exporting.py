@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 
 from ridgeline.errors import BadValueError
-from ridgeline.files import write_whole
+from ridgeline.files import write_atomic
 from ridgeline.onnx.writing.save import LOWEST, save
 
 Axes = Mapping[str, Mapping[int, str] | Sequence[int]]
@@ -43,7 +43,7 @@ def export(
     if hasattr(f, "write"):
         f.write(content)
     else:
-        write_whole(Path(f), content)
+        write_atomic(Path(f), content)
 
 
 def _named(name: str, axes: Mapping[int, str] | Sequence[int]) -> dict[int, str]:

@@ -22,7 +22,7 @@ import ridgeline as rl
 from ridgeline.deploy.contents import Contents, contents
 from ridgeline.deploy.export import recorded
 from ridgeline.errors import BadValueError, RidgelineError
-from ridgeline.files import write_whole
+from ridgeline.files import write_atomic
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.passes.legalize.decompose import decompose, strip_autograd
@@ -78,7 +78,7 @@ def save(
         if longer is not None:
             _compare_if_it_runs(proto, function, *longer)
     where = Path(path)
-    write_whole(where, proto.SerializeToString())
+    write_atomic(where, proto.SerializeToString())
     return where
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
+from ridgeline.files import write_atomic
 from ridgeline.models import BERT
 from ridgeline.models.bert import MASKED
 from ridgeline.nn.functional import cross_entropy
@@ -71,7 +72,7 @@ def _sample(model: nn.Module, text: Text, out: Path, device: str) -> str:
         "_" if index % 7 == 3 else c for index, c in enumerate(tokenizer.decode(tokens))
     )
     lines = (given, tokenizer.decode(made), tokenizer.decode(tokens))
-    out.joinpath("sample.txt").write_text("\n---\n".join(lines) + "\n", encoding="utf-8")
+    write_atomic(out / "sample.txt", ("\n---\n".join(lines) + "\n").encode())
     tokenizer.save(out / "vocabulary.json")
     return f"hidden characters, found ones and the text: {out / 'sample.txt'}"
 

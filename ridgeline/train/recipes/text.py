@@ -9,6 +9,7 @@ from typing import Any
 
 from ridgeline import nn
 from ridgeline.data import CharTokenizer, DataLoader, TextDataset, read_text
+from ridgeline.files import write_atomic
 from ridgeline.models import GPT2, Llama, LSTMLanguageModel, generate
 from ridgeline.optim import AdamW
 from ridgeline.optim.lr_scheduler import OneCycleLR
@@ -131,9 +132,7 @@ def mean_loss(model: nn.Module, dataset: Any, objective: Objective, device: str)
 
 def _sample(model: nn.Module, tokenizer: CharTokenizer, out: Path, seed: int) -> str:
     """A text that the model goes on with, in a file beside the vocabulary."""
-    out.joinpath("sample.txt").write_text(
-        tokenizer.decode(_continued(model, [0], seed)), encoding="utf-8"
-    )
+    write_atomic(out / "sample.txt", tokenizer.decode(_continued(model, [0], seed)).encode())
     tokenizer.save(out / "vocabulary.json")
     return f"a sample is in {out / 'sample.txt'}, the vocabulary in {out / 'vocabulary.json'}"
 
