@@ -89,8 +89,8 @@ class WorkerPool:
         self.channels: list[Channel] = []
         _end_abandoned()
         sockets = map(attrgetter("socket"), self.channels)  # of those that there are by then
-        closed = map(_socket.close, map(_socket.socket.detach, sockets))
-        waited_for = map(_abandoned.append, (self.processes,))
+        closed = map(_socket.socket.close, sockets)  # also of what was closed already
+        waited_for = map(abandoned.append, (self.processes,))
         self.__del__ = partial(apply, chain(closed, waited_for))
         _running.add(self)
         try:
@@ -179,14 +179,14 @@ class WorkerPool:
 
 
 _running: WeakSet[WorkerPool] = WeakSet()
-_abandoned: deque[list[Any]] = deque()  # processes of pools that were let go
+abandoned: deque[list[Any]] = deque()  # processes of pools that were let go
 
 
 def _end_abandoned() -> None:
     """Wait for the workers of pools that were let go."""
-    while _abandoned:
+    while abandoned:
         try:
-            processes = _abandoned.popleft()
+            processes = abandoned.popleft()
         except IndexError:  # another thread took it
             return
         _shut_down(processes, [])
@@ -222,11 +222,17 @@ def _shut_down(processes: list[Any], channels: list[Channel]) -> None:
     for channel in channels:
         channel.close()
     deadline = time.monotonic() + GRACE
-    for process in processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-        if process.is_alive():
-            process.kill()
-            process.join()
-        process.close()
-    processes.clear()
+    while processes:  # each is taken out when it is gone: an interrupt may end this before
+        with suppress(ValueError):  # it is closed already
+            _end(processes[-1], max(0.0, deadline - time.monotonic()))
+        processes.pop()
     channels.clear()
+
+
+def _end(process: Any, patience: float) -> None:
+    """Wait for a process, kill it where it does not end, and let go of it."""
+    process.join(patience)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    process.close()

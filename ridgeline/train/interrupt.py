@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _signal
 import signal
 import threading
+from importlib import import_module
 from itertools import starmap
 from types import FrameType
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from ridgeline.atomic import apply, sealed
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_signal: Any = import_module("_signal")  # in C: the functions of `signal` begin in Python
 
 
 class Interrupt:

@@ -24,6 +24,7 @@ from ridgeline.data import (
     WorkerError,
     current_stream,
     get_worker_info,
+    pool,
 )
 from ridgeline.data.dataset import as_array
 from ridgeline.data.transforms import RandomAffine
@@ -270,3 +271,40 @@ def test_an_interrupt_does_not_end_the_server_of_workers(tmp_path: Path) -> None
         text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_a_shutdown_that_an_interrupt_ended_goes_on_later() -> None:
+    """Processes that were closed by then are done with, and the next loader works."""
+    loader = DataLoader(PAIRS, batch_size=4, num_workers=2, persistent_workers=True)
+    expected = [batch[1].tolist() for batch in loader]
+    pool_ = loader._pool
+    assert pool_ is not None
+    first = pool_.processes[-1]
+    first.kill()
+    first.join()
+    first.close()  # as far as an interrupted `close` came
+    pool.abandoned.append(pool_.processes)
+    loader._pool = None
+    again = DataLoader(PAIRS, batch_size=4, num_workers=2)
+    assert [batch[1].tolist() for batch in again] == expected
+    assert not pool_.processes
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="a system without masks")
+def test_an_interrupt_at_the_start_of_workers_leaves_no_signal_blocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal that came just before it is blocked raises out of the call that blocks it."""
+    real = signal.pthread_sigmask
+
+    def raises(how: int, mask: Any) -> Any:
+        found = real(how, mask)
+        if how == signal.SIG_BLOCK and mask:
+            raise KeyboardInterrupt
+        return found
+
+    before = real(signal.SIG_BLOCK, ())
+    monkeypatch.setattr(signal, "pthread_sigmask", raises)
+    with pytest.raises(KeyboardInterrupt):
+        pool.start_server()
+    assert real(signal.SIG_BLOCK, ()) == before

@@ -41,6 +41,7 @@ from ridgeline.record.modes import modes
 from ridgeline.record.mutation import epoch
 from ridgeline.runtime.cuda import device
 from ridgeline.tracing.subtrace import Enclosure
+from ridgeline.train.interrupt import Interrupt as Stopping
 
 PACKAGE = Path(rl.__file__).parent
 MOMENTS = ("call", "c_return")
@@ -87,6 +88,10 @@ def _modes() -> tuple[Any, ...]:
     return *found, modes.autocast, modes.call_recorder
 
 
+def _handlers() -> tuple[Any, ...]:
+    return signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+
+
 def _nothing() -> None:
     pass
 
@@ -110,6 +115,7 @@ BLOCKS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "the compiler needed": (background.needed, lambda: len(background._needed)),
     "notes": (lambda: noted({}), lambda: _noting.notes),
     "no reports of NumPy": (float_errors_ignored, np.geterr),
+    "stopping between steps": (Stopping, _handlers),
 }
 
 
@@ -276,7 +282,7 @@ def test_no_block_with_state_is_left_by_a_function_that_is_not_sealed() -> None:
         "codegen/cuda/vectors.py", "codegen/llvm/expressions.py",
         "compiler/background.py", "profile/trace/files.py", "simt/frontend/context.py",
         "simt/simulator/storage.py", "tracing/reads/hooks.py",
-        "train/display.py", "train/events.py", "train/interrupt.py", "train/log.py",
+        "train/display.py", "train/events.py", "train/log.py",
         "utils/tensorboard.py",
     }  # fmt: skip
     found = set()
