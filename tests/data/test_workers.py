@@ -233,7 +233,7 @@ def test_nothing_is_left_over(ending: str, sent: int | None, code: int, tmp_path
     )
     assert process.stdout is not None
     pids = [int(text) for text in process.stdout.readline().split()]
-    assert len(pids) == 2
+    assert len(pids) == 2, process.communicate(timeout=60)[1]
     if sent is not None:
         process.send_signal(sent)
     _, stderr = process.communicate(timeout=60)
