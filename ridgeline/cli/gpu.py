@@ -192,7 +192,9 @@ def _list(arguments: argparse.Namespace) -> Rows:
     if arguments.json:
         return {gpu.name: asdict(gpu) for gpu in GPUS}
     return {
-        gpu.name: f"sm_{gpu.capability:<3} {gpu.sms:>4} SMs {gpu.float32:>7.4g} fp32 "
-        f"{gpu.sixteen_bit:>7.4g} 16-bit TFLOP/s {gpu.bandwidth:>6.4g} GB/s"
+        gpu.name: f"{f'sm_{gpu.capability}' if gpu.capability < 900 else 'CDNA':<6} "
+        f"{gpu.sms:>4} SMs {gpu.float32:>6.4g} fp32 {gpu.sixteen_bit:>6.4g} 16-bit "
+        f"{gpu.float8 or 0:>6.4g} float8 TFLOP/s {gpu.memory:>4g} GB at {gpu.bandwidth:>6.4g} GB/s "
+        f"{gpu.link:>4g} GB/s to peers; {gpu.source}"
         for gpu in GPUS
     }
