@@ -39,11 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--input", metavar="SIZES", help="of one sample, for a module of your own: 3x224x224")
     add("--example", metavar="NAME", help="or what its file has as inputs (default `example`)")
     add("--seq", type=int, help="tokens of a sequence (default 8192, or what the model has)")
+    add("--document", type=int, help="tokens of the samples that are packed into a sequence")
     add("--batch-tokens", help="tokens of a step; K and M are 1024 and 1024 squared")
     add("--batch", type=int, help="or sequences of a step")
     add("--precision", default="bf16", help="bf16 (default), fp16, fp8 or mxfp8")
-    add("--software", default="ridgeline", help="whose way of running it (default ridgeline)")
-    add("--optimizer", default="adamw", help="adamw, adamw-bf16, adamw-8bit, offload or lora")
+    add(
+        "--software",
+        default="ridgeline",
+        help="whose way of running it: ridgeline (default), megatron-core, fsdp-eager, "
+        "fsdp-compile, deepspeed, …; settings of its own may follow: 'fsdp-eager reduce_bytes=2'",
+    )
+    add(
+        "--optimizer",
+        default="adamw",
+        help="adamw (default), adamw-bf16 and adamw-8bit (moments), adamw-all-bf16, offload, lora, "
+        "lora-attention or qlora",
+    )
     add("--tokens", help="of a whole run, such as 2T: days, failures and money")
     add("--days", type=float, help="with --tokens: how many GPUs that takes")
     add("--will-it-fit", action="store_true", help="memory by rank, or the fewest GPUs")
@@ -104,6 +115,11 @@ class _Asked(NamedTuple):
     job: Job
     software: Software
     machine: TimedCluster
+    lighter: tuple[tuple[str, Software], ...] = ()
+    """Other optimizers that hold less, by name."""
+
+
+_LIGHTER = {"adamw": ("adamw-8bit", "offload"), "lora": ("qlora",), "lora-attention": ("qlora",)}
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -165,16 +181,21 @@ def _request(arguments: argparse.Namespace) -> tuple[_Asked, int]:
     check_precision(cluster.gpu, arguments.precision)
     shape = shape_named(arguments.model, arguments.input, arguments.example)
     length = _length(arguments, shape)
-    job = Job(shape, length, _sequences(arguments, shape, length), arguments.precision)
-    software = with_optimizer(software_named(arguments.software), shape, arguments.optimizer)
-    return _Asked(job, software, TimedCluster(cluster, DEFAULT)), gpus or 0
+    sequences = _sequences(arguments, shape, length)
+    job = Job(shape, length, sequences, arguments.precision, _document(arguments, length))
+    plain = software_named(arguments.software)
+    software = with_optimizer(plain, shape, arguments.optimizer)
+    others = _LIGHTER.get(arguments.optimizer, ())
+    lighter = tuple((name, with_optimizer(plain, shape, name)) for name in others)
+    return _Asked(job, software, TimedCluster(cluster, DEFAULT), lighter), gpus or 0
 
 
 def _length(arguments: argparse.Namespace, shape: ModelShape) -> int:
     """Tokens of a sequence; 1 where a model takes samples."""
     length: int | None = arguments.seq
     if shape.unit == "samples":
-        for flag, value in (("--seq", length), ("--batch-tokens", arguments.batch_tokens)):
+        for flag, value in (("--seq", length), ("--batch-tokens", arguments.batch_tokens),
+                            ("--document", arguments.document)):  # fmt: skip
             if value is not None:
                 raise BadValueError(
                     f"{shape.name} takes samples, not tokens: {flag} says nothing of it",
@@ -189,6 +210,17 @@ def _length(arguments: argparse.Namespace, shape: ModelShape) -> int:
             help=f"the nearest is --seq {shape.learned_positions if length > 0 else 1}",
         )
     return length
+
+
+def _document(arguments: argparse.Namespace, length: int) -> int:
+    """Tokens of the samples that are packed into a sequence; 0 where each is a whole one."""
+    packed: int | None = arguments.document
+    if packed is not None and not 1 <= packed <= length:
+        raise BadValueError(
+            f"samples of {packed} tokens in a sequence of {length}",
+            help=f"the nearest is --document {max(1, min(packed, length))}",
+        )
+    return packed or 0
 
 
 def _sequences(arguments: argparse.Namespace, shape: ModelShape, length: int) -> int:
@@ -219,7 +251,7 @@ def _found(asked: _Asked, gpus: int, jitter: float = 0.0) -> Search:
     """A search that found something, or an error with the nearest that is possible."""
     from ridgeline.planner.search import SIMULATED, fewest_gpus, nearest_batch, search
 
-    job, software, machine = asked
+    job, software, machine, lighter = asked
     found = search(job, gpus, software, machine, SIMULATED, jitter)
     if found.found:
         return found
@@ -235,13 +267,16 @@ def _found(asked: _Asked, gpus: int, jitter: float = 0.0) -> Search:
     assert found.smallest is not None
     held, layout = found.smallest
     more = fewest_gpus(job, software, machine)
+    here = [name for name, one in lighter if search(job, gpus, one, machine, 0).found]
     raise BadValueError(
         f"{job.shape.name} does not fit on {gpus} x {machine.cluster.gpu.name} in any layout",
         note=f"the smallest, {layout}, holds {held / 1e9:.1f} GB on a GPU of "
         f"{machine.cluster.capacity / 1e9:.1f} GB",
-        help=f"the fewest on which it fits are {more[0]} ({more[1].layout})"
-        if more
-        else "take GPUs with more memory, a shorter sequence or a smaller batch",
+        help="; ".join(
+            ([f"the fewest on which it fits are {more[0]} ({more[1].layout})"] if more else [])
+            + [f"with --optimizer {name} it fits here" for name in here[:1]]
+        )
+        or "take GPUs with more memory, a shorter sequence or a smaller batch",
     )
 
 
@@ -260,7 +295,7 @@ def _show(
     from ridgeline.planner.page import page
     from ridgeline.planner.results import document
 
-    job, software, machine = asked
+    job, software, machine, _ = asked
     if arguments.page:
         write_atomic(Path(arguments.page), page(job, gpus, found, software, machine).encode())
         print(f"the page is in {arguments.page}", file=sys.stderr)
@@ -270,8 +305,10 @@ def _show(
     print(report.heading(job, gpus, software, machine), end="\n\n")
     print("\n".join(text), end="\n\n")
     best = found.found[0]
-    print(report.conventions(job, best))
-    print(report.waterfall(job, best, machine), end="\n\n")
+    print(report.conventions(job, best, software))
+    print(report.waterfall(job, best, software, machine), end="\n\n")
+    if best.layout.ranks > 1:
+        print(report.traffic_table(job, best, software, machine), end="\n\n")
     print(report.memory_table(job, best, software, machine))
     print(report.help_for(best, job.shape.unit))
     if arguments.tokens:
@@ -306,7 +343,7 @@ def _will_it_fit(arguments: argparse.Namespace, asked: _Asked, gpus: int) -> int
         roomy = next((one for one in found if one.verdict == "fits"), found[0])
         _show(arguments, asked, gpus, Search([roomy], 1), [f"{roomy.verdict}: {roomy.layout}"])
         return 0
-    least = fewest_gpus(*asked)
+    least = fewest_gpus(*asked[:3])
     if least is None:
         print(f"{asked.job.shape.name} fits on no number of {name}s that was tried")
         return 1
@@ -322,7 +359,7 @@ def _how_many(arguments: argparse.Namespace, asked: _Asked) -> int:
     if not arguments.tokens:
         raise BadValueError("--days needs --tokens", help="such as --tokens 2T")
     tokens = number(arguments.tokens)
-    found = gpus_for(*asked, tokens, arguments.days * 86400)
+    found = gpus_for(*asked[:3], tokens, arguments.days * 86400)
     if found is None:
         return _too_soon(asked, tokens, arguments.days)
     gpus, best = found
@@ -344,7 +381,7 @@ def _too_soon(asked: _Asked, tokens: float, days: float) -> int:
         f"{unit} in {days:g} days with {_batch(asked.job)} a step; a larger batch lets "
         "more of them work"
     )
-    best = fastest(*asked)
+    best = fastest(*asked[:3])
     if best is not None:
         gpus, one = best
         takes = tokens / (one.tokens * gpus) / 86400
@@ -358,9 +395,11 @@ def _explain(arguments: argparse.Namespace, asked: _Asked, gpus: int) -> int:
     from ridgeline.planner.search import Search, candidate, search
 
     layout = layout_of(arguments.explain, gpus)
-    layout = layout.with_(data_outermost=asked.machine.cluster.pod > 0)
+    layout = layout.with_(
+        data_outermost=asked.machine.cluster.pod > 0, split_experts=asked.software.split_experts
+    )
     check_layout(asked.job, layout)
-    one = candidate(*asked, layout, arguments.jitter)
+    one = candidate(*asked[:3], layout, arguments.jitter)
     text = [f"{layout}: {one.tokens:,.1f} {asked.job.shape.unit}/s/GPU, {one.verdict} (modelled)"]
     found = search(asked.job, layout.ranks, asked.software, asked.machine).found
     if found:

@@ -173,7 +173,13 @@ class Groups:
     """All ranks that hold the same weights and see other tokens: data and context parallel ones."""
     replicas: Ranks
     """Of them, those that see other sequences."""
+    sharers: Ranks
+    """Of them, those that share one copy of states out."""
+    copies: Ranks
+    """Ranks that have the same share of different copies."""
     expert: Ranks
+    expert_data: Ranks
+    """Ranks that hold the same experts and see other tokens."""
     pipeline_stride: int
 
 
@@ -183,17 +189,29 @@ def groups_of(layout: ParallelLayout, network: NetworkTimes) -> Groups:
     data_stride = inner * layout.pipeline if layout.data_outermost else inner
     pipeline_stride = inner if layout.data_outermost else inner * layout.data
     context = network.ranks(layout.context, layout.tensor)
-    data = network.ranks(layout.data, data_stride)
-    both = Ranks(
-        layout.data * layout.context,
-        min(layout.data * layout.context, context.in_node * data.in_node),
-        min(layout.data * layout.context, context.in_pod * data.in_pod),
-    )
+    replicas = network.ranks(layout.data, data_stride)
+    data = _together(context, replicas)
+    sharers, copies = data, network.ranks(1, 1)
+    if 0 < layout.sharers < data.size:
+        within = max(1, layout.sharers // layout.context)
+        sharers = _together(context, network.ranks(within, data_stride))
+        copies = network.ranks(data.size // sharers.size, data_stride * within)
+    expert, expert_data = network.ranks(1, 1), data
+    if layout.expert > 1:
+        # Whole experts are shared out among tensor-parallel ranks first, split ones by replicas.
+        stride = data_stride if layout.expert_split == layout.tensor else 1
+        expert = network.ranks(layout.expert, stride)
+        alike = data.size * layout.tensor // (layout.expert * layout.expert_split)
+        expert_data = network.ranks(max(1, alike), stride * layout.expert)
     return Groups(
-        network.ranks(layout.tensor, 1),
-        context,
-        both,
-        data,
-        network.ranks(layout.expert, layout.tensor),
-        pipeline_stride,
+        network.ranks(layout.tensor, 1), context, data, replicas, sharers, copies, expert,
+        expert_data, pipeline_stride,
+    )  # fmt: skip
+
+
+def _together(context: Ranks, data: Ranks) -> Ranks:
+    """Ranks along the sequence and replicas, as one group."""
+    size = data.size * context.size
+    return Ranks(
+        size, min(size, context.in_node * data.in_node), min(size, context.in_pod * data.in_pod)
     )

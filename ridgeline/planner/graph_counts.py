@@ -1,8 +1,9 @@
 """What a piece of a graph computes: products, attention, and passes over memory between them.
 
 Every convolution and matrix product is a contraction here. What is elementwise is taken to be
-computed inside the kernel that writes what comes of it: tensors are written where a product, a sum
-or the piece's end needs them, and read by what is written next.
+computed inside the kernel that writes what comes of it, sums among these: tensors are written where
+a product or the piece's end needs them, and read by what is written next. Sums over the same
+tensors, such as a mean and a variance, are one kernel.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def counted(
     written = {*heavy, *given, *read}
     inside = set(piece)
     for node in heavy:
-        written |= {base for source in node.inputs if (base := _base(source)) in inside}
+        if node.op.family != "reduce":
+            written |= {base for source in node.inputs if (base := _base(source)) in inside}
+    summed: set[frozenset[Node]] = set()
     for node in piece:
         if node.op.name == "contract":
             found.products[product_of(node)] += 1
@@ -83,7 +86,11 @@ def counted(
                 inner = counted(order, set(part.inputs), set(part.outputs))
                 found.add(inner, times)
             if node in written and node not in given:
-                sources = _sources(node, written)
+                sources = frozenset(_sources(node, written))
+                if node.op.family == "reduce" and sources in summed:
+                    found.moved += elements(node)
+                    continue
+                summed.add(sources)
                 found.moved += elements(node) + sum(map(elements, sources))
         found.kernels += node in written and node not in given
     return found

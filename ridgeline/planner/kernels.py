@@ -13,7 +13,7 @@ import math
 from functools import lru_cache
 
 from ridgeline.planner.constants import Constants
-from ridgeline.planner.machines import Cluster
+from ridgeline.planner.machines import REACHED, Cluster
 
 # Tiles a kernel may compute at once: rows, columns, and what smaller ones reach of the largest.
 _TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.95), (64, 128, 0.8), (64, 64, 0.6))
@@ -29,18 +29,30 @@ _TILE_OF_QUERIES = 128
 # What backward attention reaches of forward.
 _ATTENTION_BACKWARD = 0.88
 # Blackwell's matrix units leave registers free: attention reaches more of what products do there.
-_ATTENTION = {"ampere": 1.0, "hopper": 1.0, "blackwell": 1.16}
+_ATTENTION = {"ampere": 1.0, "hopper": 1.0, "blackwell": 1.16, "other": 1.0}
 # What float8 products reach on Blackwell of what they would by Hopper's ratio to 16 bits.
-_NARROW = {"ampere": 1.0, "hopper": 1.0, "blackwell": 0.93}
+_NARROW = {"ampere": 1.0, "hopper": 1.0, "blackwell": 0.93, "other": 1.0}
+# Matrix units load rows of 16 bytes. Small matrices of other rows are multiplied by plain cores,
+# which reach half of their peak.
+_ALIGNED, _PLAIN_CORES = 8, 0.5
 # How much of an idle multiprocessor is lost: where power bounds the clock, others run faster.
-_IDLE_WAVES = {"ampere": 1.0, "hopper": 0.0, "blackwell": 0.0}
+_IDLE_WAVES = {"ampere": 1.0, "hopper": 0.0, "blackwell": 0.0, "other": 0.0}
+
+
+# Of what the best product of a second reaches, what is left of it in hours of products: so much of
+# A100s, H100s and B200s, of which both are known.
+_SUSTAINED = 0.88
 
 
 def _generation(cluster: Cluster) -> str:
+    """Whose constants a GPU's products go by; `other` where they are only measured."""
+    if cluster.gpu.name in REACHED:
+        return "other"
     capability = cluster.gpu.capability
-    if capability == 942:
-        return "hopper"
-    return "ampere" if capability < 90 else "hopper" if capability < 100 else "blackwell"
+    # Cards for desks keep their clock, as an A100 does.
+    if capability < 90 or capability >= 120:
+        return "ampere"
+    return "hopper" if capability < 100 else "blackwell"
 
 
 _FULL_POWER = {"hopper": 700.0, "blackwell": 1200.0}
@@ -53,7 +65,8 @@ class Timer:
         gpu = cluster.gpu
         self.cluster, self.constants = cluster, constants
         generation = _generation(cluster)
-        share: float = cluster.product_share or getattr(constants, generation)
+        usual = getattr(constants, generation, 0.0) or REACHED[gpu.name][0] * _SUSTAINED
+        share: float = cluster.product_share or usual
         full = _FULL_POWER.get(generation)
         if full and gpu.watts and not cluster.product_share and generation != "ampere":
             # Voltage falls with the clock: power goes with more than its square.
@@ -83,6 +96,12 @@ class Timer:
         seconds = 2 * rows * columns * terms / (rate * best)
         return max(seconds, moved / self.bandwidth) + _RAMP
 
+    def grouped(
+        self, count: int, rows: int, columns: int, terms: int, narrow: bool = False
+    ) -> float:
+        """So many products of one shape in one kernel."""
+        return count * (self.product(rows, columns, terms, narrow) - _RAMP) + _RAMP
+
     def attention(
         self, heads: float, rows: float, seen: float, width: int, backward: bool
     ) -> float:
@@ -98,6 +117,8 @@ class Timer:
         flops = 2 * batch * rows * columns * terms
         moved = 2 * batch * (rows * terms + columns * terms + rows * columns)
         reached = 0.7 * self.rate16 * terms / (terms + _SHORT_SUM)
+        if columns % _ALIGNED or terms % _ALIGNED:
+            reached = min(reached, _PLAIN_CORES * self.cluster.gpu.float32 * 1e12)
         return max(flops / reached, moved / self.bandwidth) + _RAMP
 
     def passes(self, moved: float, kernels: int = 1) -> float:

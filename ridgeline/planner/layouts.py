@@ -28,9 +28,21 @@ class ParallelLayout:
     """Of the layers that `full` recomputation could compute again, the share that it does."""
     sharding: str = "optimizer"
     """What data-parallel ranks share out: ZeRO's stages 0 to 3 by what they shard."""
+    split_experts: bool = False
+    """Expert ranks are some of the data-parallel ones, and tensor ranks split each expert.
+
+    Where not, experts are whole, and tensor ranks are expert ranks, too, as in Megatron-Core.
+    """
+    sharers: int = 0
+    """How many data-parallel ranks share one copy of it among them; 0 for all."""
     schedule: str = "1f1b"
     data_outermost: bool = False
     """Data-parallel replicas lie outside pipelines, as suits clusters with pods."""
+
+    @property
+    def expert_split(self) -> int:
+        """Ranks that have a part of the same expert each."""
+        return self.tensor if self.split_experts or self.expert == 1 else 1
 
     @property
     def ranks(self) -> int:
@@ -51,9 +63,9 @@ class ParallelLayout:
         if self.recompute != "none":
             text += f" recompute {self.recompute}"
             text += f" ({self.recomputed:.0%} of layers)" if self.recomputed < 1 else ""
-        return text + {"none": " DDP", "optimizer": " ZeRO-1", "gradients": " ZeRO-2"}.get(
-            self.sharding, " ZeRO-3"
-        )
+        kind = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")[SHARDING.index(self.sharding)]
+        within = f" within {self.sharers}" if self.sharers and self.sharding != "none" else ""
+        return f"{text} {kind}{within}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,13 @@ class Job:
     sequences: int
     """Sequences of a step, over all ranks."""
     precision: str = "bf16"
+    document: int = 0
+    """Tokens of the samples that are packed into a sequence, which do not see one another."""
+
+    @property
+    def seen(self) -> int:
+        """Tokens that attention is over."""
+        return min(self.document or self.length, self.length)
 
     @property
     def tokens(self) -> int:

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeline.planner.layouts import SHARDING, Job, ParallelLayout
-from ridgeline.planner.parts import ModelPart, stage_parameters, stage_parts
+from ridgeline.planner.parts import (
+    ModelPart,
+    layer_share,
+    shares_of_experts,
+    stage_parameters,
+    stage_parts,
+    updated_parameters,
+)
 from ridgeline.planner.shapes import ModelShape
 from ridgeline.planner.software import Software
 from ridgeline.planner.traced_models import TracedShape
@@ -17,7 +24,7 @@ from ridgeline.planner.traced_models import TracedShape
 TIGHT = 0.90
 """Above this share of what a GPU has, a layout is called tight."""
 # Allocators round, keep and scatter: what is held of saved tensors beyond their bytes.
-_FRAGMENTATION = 1.04
+FRAGMENTATION = 1.04
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,9 @@ class RankMemory:
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
-def saved_bytes(job: Job, layout: ParallelLayout, software: Software) -> tuple[float, float]:
+def saved_bytes(
+    job: Job, layout: ParallelLayout, software: Software, dense: bool = False
+) -> tuple[float, float]:
     """Bytes that one layer keeps for a microbatch, and those it holds while it is computed.
 
     With everything recomputed, only the layer's input is kept, and one layer at a time is whole.
@@ -59,13 +68,24 @@ def saved_bytes(job: Job, layout: ParallelLayout, software: Software) -> tuple[f
     # Operands of float8 products are kept as such.
     operand = 1 if job.precision in ("fp8", "mxfp8") else 2
     blocks = 1 if shape.parallel_block else 2
-    inner = shape.inner * shape.chosen + shape.shared_inner
+    inner = shape.feed_forward_width(dense)
     norms = blocks * (2 + operand) * shape.hidden + (2 * shape.hidden if shape.dropout else 0)
-    keys = max(shape.keys, shape.head * split)
-    heads = 2 * (shape.queries + 2 * keys) + max(operand, 2) * shape.queries
+    if shape.experts > 1 and not dense:
+        # Each expert has a copy of its tokens; what it gave was weighed before its last product.
+        norms += operand * shape.chosen * shape.hidden
+    values = shape.heads * shape.value_head
+    heads = 2 * shape.queries + max(operand, 2) * values
+    if shape.latent is None:
+        heads += 4 * max(shape.keys, shape.head * split)
+    else:
+        folded = (shape.latent.query_rank or 0) + shape.latent.rank
+        heads += 2 * shape.queries + 2 * values + operand * split * folded
     activated = (4 if shape.gated else 2) * inner + operand * inner
+    if shape.gated and software.passes > 1:
+        # The activation and its product with the other half are two kernels.
+        activated += 2 * inner
     everything = rows * (norms / whole + (heads + activated) / split)
-    seen = min(job.length, shape.window) if shape.window else job.length
+    seen = shape.seen(job.seen, causal=False)
     scores = 0.0
     if not software.fuses(shape):
         # What softmax gave, what dropout left of it, and where.
@@ -85,6 +105,9 @@ def saved_bytes(job: Job, layout: ParallelLayout, software: Software) -> tuple[f
                 4 * shape.hidden / whole + (4 * shape.queries + 2 * shape.keys + 2 * inner) / split
             )
             return rows * kept, working
+        if shape.latent is not None:
+            # Queries, keys and values are unfolded again.
+            remade += rows * (4 * shape.queries + 2 * values) / split
         return everything - (remade if software.fuses(shape) else 0.0), working
     if software.lean:
         return everything - remade + scores, working
@@ -125,10 +148,15 @@ def _gathered(
     shape: ModelShape, layout: ParallelLayout, software: Software, tables: float
 ) -> float:
     """Bytes that are whole for a while where weights or their float32 copies are sharded."""
-    layer = shape.layer_parameters / layout.tensor
+    layer = sum(layer_share(shape, layout.tensor, shares_of_experts(layout), False))
+    # What gathers less than layers gathers the weights of one product, at least.
+    live = max(software.most_gathered, 2 * shape.hidden * shape.inner / layout.tensor)
     if layout.sharding == "parameters":
         # Two layers are whole at once, in the precision of products, and one's gradients.
-        return 2 * (2 * layer) + software.reduce_bytes * layer + 2 * tables
+        whole = software.gathered_bytes * min(2 * layer, live) + 2 * tables
+        # Weights that were packed are whole numbers of 16 bits one layer at a time.
+        unpacked = 2 * layer if software.unpacked_bytes else 0.0
+        return whole + unpacked + software.reduce_bytes * min(layer, live)
     if layout.sharding != "none" and software.weight_bytes > 2:
         # A layer's gradients as they come, and laid out to be summed.
         return 2 * layer + software.reduce_bytes * layer
@@ -154,7 +182,10 @@ def part_bytes(job: Job, layout: ParallelLayout, software: Software, part: Model
     """Bytes that a part of a pipeline keeps for one microbatch."""
     shape = job.shape
     if not isinstance(shape, TracedShape):
-        return part.layers * saved_bytes(job, layout, software)[0]
+        kept = (part.layers - part.dense) * saved_bytes(job, layout, software)[0]
+        if part.dense:
+            kept += part.dense * saved_bytes(job, layout, software, dense=True)[0]
+        return kept
     blocks = shape.blocks[part.start : part.start + part.layers]
     around = [shape.before] * part.first + [shape.after] * part.last
     again = layout.recompute == "full"
@@ -178,10 +209,11 @@ def rank_memory(job: Job, layout: ParallelLayout, software: Software, stage: int
     shape = job.shape
     parameters = stage_parameters(shape, layout, stage)
     held = sum(parameters)
-    # Ranks that hold other experts cannot share those out.
-    shards = layout.data * layout.context
-    shared = (held - parameters.experts) / shards + parameters.experts * layout.expert / shards
+    shared = updated_parameters(shape, layout, stage)
     weights, gradients, optimizer = _state(layout, software, held, shared)
+    if software.table_bytes:
+        wider = (software.table_bytes - software.weight_bytes) * parameters.tables
+        weights += wider * (shared / held if layout.sharding == "parameters" else 1)
     rows = layout.microbatch * job.length / layout.context
     last = stage == layout.pipeline - 1
     scores = rows * shape.vocabulary / layout.tensor * software.score_bytes if last else 0.0
@@ -191,7 +223,7 @@ def rank_memory(job: Job, layout: ParallelLayout, software: Software, stage: int
         weights + _gathered(shape, layout, software, parameters.tables),
         gradients,
         optimizer,
-        _activations(job, layout, software, stage) * _FRAGMENTATION,
+        _activations(job, layout, software, stage) * FRAGMENTATION,
         scores,
         software.workspace * 1e9 + sent,
     )

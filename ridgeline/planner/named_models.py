@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import re
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +17,7 @@ from ridgeline.errors import BadValueError, InputFileError, MissingFileError, Ri
 from ridgeline.models.gpt2 import CONFIGURATIONS as GPT2_SIZES, GPT2
 from ridgeline.models.language import LanguageModel
 from ridgeline.models.llama import CONFIGURATIONS as LLAMA_SIZES, Llama
-from ridgeline.models.parts import Parts, of_layer
+from ridgeline.models.parts import Latent, Parts, of_layer
 from ridgeline.models.resnet import ResNet
 from ridgeline.models.vit import ViT
 from ridgeline.planner.examples import example_of, sized_example
@@ -36,6 +37,14 @@ _OWN: dict[str, Callable[[], LanguageModel]] = {
 }
 
 
+def _latent_model(name: str, heads: int, experts: int, words: int, dense: int) -> ModelShape:
+    """A model of the shape of DeepSeek-V3."""
+    return ModelShape(
+        name, 61, 7168, heads, heads, 2048, True, words, latent=Latent(512, 1536, 128, 64, 128),
+        experts=experts, chosen=8, shared_inner=2048, dense_layers=dense, dense_inner=18432,
+    )  # fmt: skip
+
+
 def _gpt(name: str, layers: int, hidden: int, heads: int, words: int) -> ModelShape:
     """A model of the shape of GPT-3."""
     return ModelShape(
@@ -53,6 +62,74 @@ _PUBLISHED = {
         ModelShape("mixtral-8x7b", 32, 4096, 32, 8, 14336, True, 32000, experts=8, chosen=2),
         ModelShape("mixtral-8x22b", 56, 6144, 48, 8, 16384, True, 32768, experts=8, chosen=2),
         ModelShape("nemotron4-15b", 32, 6144, 48, 8, 24576, False, 256000),
+        ModelShape("nemotron4-340b", 96, 18432, 96, 8, 73728, False, 256000),
+        ModelShape("llama3.2-1b", 16, 2048, 32, 8, 8192, True, 128256, tied=True),
+        ModelShape("llama3.2-3b", 28, 3072, 24, 8, 8192, True, 128256, tied=True),
+        ModelShape("tinyllama-1.1b", 22, 2048, 32, 4, 5632, True, 32000),
+        ModelShape("mistral-7b", 32, 4096, 32, 8, 14336, True, 32000, window=4096),
+        ModelShape("qwen2.5-7b", 28, 3584, 28, 4, 18944, True, 152064),
+        ModelShape("qwen2.5-32b", 64, 5120, 40, 8, 27648, True, 152064),
+        ModelShape("qwen2.5-72b", 80, 8192, 64, 8, 29568, True, 152064),
+        ModelShape("qwen3-8b", 36, 4096, 32, 8, 12288, True, 151936, head_size=128),
+        ModelShape("qwen3-32b", 64, 5120, 64, 8, 25600, True, 151936, head_size=128),
+        ModelShape(
+            "qwen3-30b-a3b",
+            48,
+            2048,
+            32,
+            4,
+            768,
+            True,
+            151936,
+            head_size=128,
+            experts=128,
+            chosen=8,
+        ),
+        ModelShape(
+            "qwen3-235b-a22b",
+            94,
+            4096,
+            64,
+            4,
+            1536,
+            True,
+            151936,
+            head_size=128,
+            experts=128,
+            chosen=8,
+        ),
+        ModelShape(
+            "gpt-oss-20b",
+            24,
+            2880,
+            64,
+            8,
+            2880,
+            True,
+            201088,
+            head_size=64,
+            window=128,
+            windowed=0.5,
+            experts=32,
+            chosen=4,
+        ),
+        ModelShape(
+            "gpt-oss-120b",
+            36,
+            2880,
+            64,
+            8,
+            2880,
+            True,
+            201088,
+            head_size=64,
+            window=128,
+            windowed=0.5,
+            experts=128,
+            chosen=4,
+        ),
+        _latent_model("deepseek-v3", 128, 256, 129280, 3),
+        _latent_model("kimi-k2", 64, 384, 163840, 1),
         _gpt("gpt3-5b", 24, 4096, 32, 50304),
         _gpt("gpt3-20b", 44, 6144, 48, 50304),
         _gpt("gpt3-175b", 96, 12288, 96, 50304),
@@ -86,7 +163,7 @@ def shape_named(word: str, sizes: str | None = None, example: str | None = None)
         if sizes is None and example is None and _is_language_model(model):
             return shape_of(model, word)
         return _traced(model, word, sizes, example, module)
-    key = word.lower().replace("_", "-").replace("llama-", "llama").replace("llama3.1-", "llama3-")
+    key = _spelled(word)
     if key in _PUBLISHED:
         return _PUBLISHED[key]
     if key in _TRACED:
@@ -106,6 +183,15 @@ def shape_named(word: str, sizes: str | None = None, example: str | None = None)
             "yours as file.py:name",
         )
     return shape_of(own_model(key), key)
+
+
+def _spelled(word: str) -> str:
+    """A model's name as it is here, of how others write it: `meta-llama/Llama-3.1-8B-Instruct`."""
+    key = word.lower().rpartition("/")[2].replace("_", "-")
+    key = re.sub(r"-(instruct|chat|base|hf|it|v0\.\d)+$", "", key)
+    if key in names():
+        return key
+    return re.sub(r"^llama3\.[13]-", "llama3-", re.sub(r"^(meta-)?llama-", "llama", key))
 
 
 def own_model(name: str) -> LanguageModel:
@@ -139,8 +225,11 @@ def _traced(
 def shape_of(model: LanguageModel, name: str) -> ModelShape:
     """The shape of a language model of ours, of any family."""
     parts: Parts = model.parts
+    layers = range(parts.layers)
     experts = of_layer(parts.experts, parts.layers - 1)
-    window = of_layer(parts.windows, 0)
+    without = sum(of_layer(parts.experts, layer) is None for layer in layers) if experts else 0
+    windows = [of_layer(parts.windows, layer) for layer in layers]
+    near = [window for window in windows if window]
     return ModelShape(
         name, parts.layers, parts.width, parts.heads, parts.shared_heads or parts.heads,
         parts.inner if experts is None else experts.inner, parts.gated, parts.vocabulary,
@@ -151,10 +240,15 @@ def shape_of(model: LanguageModel, name: str) -> ModelShape:
         drops_scores=parts.attention_dropout > 0,
         learned_positions=parts.context if parts.positions == "learned" else 0,
         parallel_block=parts.residual.startswith("parallel"),
-        window=window or 0,
+        window=max(near, default=0),
+        windowed=len(near) / parts.layers if near else 1.0,
+        latent=parts.latent,
         experts=1 if experts is None else experts.count,
         chosen=1 if experts is None else experts.chosen,
         shared_inner=0 if experts is None else experts.shared_inner,
+        dense_layers=without,
+        dense_inner=parts.inner if without else 0,
+        counted=model.parameter_count(),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from ridgeline.planner.shapes import ModelShape
 from ridgeline.planner.software import Software
 
 _RANK = 16
-"""Of LoRA's matrices."""
+"""Of LoRA's matrices, which are beside every product."""
 
 
 def _adamw(software: Software, shape: ModelShape) -> Software:
@@ -32,25 +32,35 @@ def _moments(kept: float, moved: float) -> Callable[[Software, ModelShape], Soft
 
 def _offloaded(software: Software, shape: ModelShape) -> Software:
     """Master weights and moments are the host's: gradients go there, and weights come back."""
-    return replace(software, optimizer_bytes=0.0, optimizer_passes=0.0, offloaded_bytes=6.0)
+    # Two moments and a float32 weight are read and written, a gradient read, a weight rounded.
+    return replace(
+        software, optimizer_bytes=0.0, optimizer_passes=0.0, offloaded_bytes=6.0, host_passes=30.0
+    )
 
 
-def trained_share(shape: ModelShape) -> float:
-    """Of the parameters, what LoRA's matrices beside every product are."""
-    ups = 3 if shape.gated else 2
-    beside = 2 * (shape.hidden + shape.queries) + 2 * (shape.hidden + shape.keys)
-    beside += ups * (shape.hidden + shape.inner) * shape.experts
+def _all_bf16(software: Software, shape: ModelShape) -> Software:
+    """Weights, gradients and moments of 16 bits, and no float32 copy of anything."""
+    return replace(software, weight_bytes=2, gradient_bytes=2, reduce_bytes=2, optimizer_bytes=4,
+                   optimizer_passes=14)  # fmt: skip
+
+
+def trained_share(shape: ModelShape, everywhere: bool = True) -> float:
+    """Of the parameters, what LoRA's matrices are: beside every product, or queries and keys."""
+    projections = shape.projections(1)
+    beside = sum(columns + terms for columns, terms in projections[: None if everywhere else -1])
+    if everywhere:
+        beside += (3 if shape.gated else 2) * (shape.hidden + shape.inner) * shape.experts
     return _RANK * beside * shape.layers / shape.parameters()
 
 
-def _lora(software: Software, shape: ModelShape) -> Software:
+def _lora(software: Software, shape: ModelShape, everywhere: bool = True) -> Software:
     """Weights are read alone; matrices of a rank beside them have gradients and moments."""
     if shape.unit != "tokens":
         raise BadValueError(
             f"{shape.name} is no language model: which of its layers LoRA is beside is not known",
             help=f"take one of {', '.join(name for name in OPTIMIZERS if name != 'lora')}",
         )
-    share = trained_share(shape)
+    share = trained_share(shape, everywhere)
     return replace(
         software,
         gradient_bytes=software.gradient_bytes * share,
@@ -59,15 +69,37 @@ def _lora(software: Software, shape: ModelShape) -> Software:
         optimizer_passes=software.optimizer_passes * share,
         weight_bytes=2,
         frozen_weights=True,
+        adapter_rank=_RANK,
+        adapted_attention=not everywhere,
     )
+
+
+def _lora_attention(software: Software, shape: ModelShape) -> Software:
+    """LoRA beside queries, keys and values alone."""
+    return _lora(software, shape, everywhere=False)
+
+
+# Of a weight of QLoRA: four bits, and its share of the scales of blocks of 64.
+_PACKED = 0.5 + 0.017
+
+
+def _qlora(software: Software, shape: ModelShape) -> Software:
+    """LoRA beside weights of four bits, which are unpacked before every product."""
+    return replace(
+        _lora(software, shape), weight_bytes=_PACKED, table_bytes=2, gathered_bytes=_PACKED,
+        unpacked_bytes=_PACKED + 2,
+    )  # fmt: skip
 
 
 OPTIMIZERS = {
     "adamw": _adamw,
     "adamw-bf16": _moments(4, 8),
     "adamw-8bit": _moments(2, 4),
+    "adamw-all-bf16": _all_bf16,
     "offload": _offloaded,
     "lora": _lora,
+    "lora-attention": _lora_attention,
+    "qlora": _qlora,
 }
 
 

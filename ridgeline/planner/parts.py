@@ -18,7 +18,9 @@ class ModelPart(NamedTuple):
     first: bool
     last: bool
     start: int = 0
-    """Which layer it begins with, where layers differ."""
+    """Which layer it begins with, where blocks differ."""
+    dense: int = 0
+    """Of its layers, how many have no experts where others have."""
 
 
 @lru_cache(maxsize=4096)
@@ -40,9 +42,14 @@ def parts_of(shape: ModelShape, stages: int, chunks: int) -> tuple[ModelPart, ..
         low, more = divmod(shape.layers, count)
         # The head is the heaviest of what is beside layers: later parts are the shorter ones.
         sizes = [low + (index < more) for index in range(count)]
+    starts = [sum(sizes[:index]) for index in range(count)] if shape.dense_layers else [0] * count
     return tuple(
-        ModelPart(size, index == 0, index == count - 1) for index, size in enumerate(sizes)
-    )
+        ModelPart(
+            size, index == 0, index == count - 1,
+            dense=max(0, min(size, shape.dense_layers - starts[index])),
+        )
+        for index, size in enumerate(sizes)
+    )  # fmt: skip
 
 
 def _unlike_parts(shape: TracedShape, count: int) -> tuple[ModelPart, ...]:
@@ -89,25 +96,43 @@ class HeldParameters(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def held_parameters(
-    shape: ModelShape, tensor: int, expert: int, parts: tuple[ModelPart, ...]
+    shape: ModelShape, tensor: int, experts: int, parts: tuple[ModelPart, ...]
 ) -> HeldParameters:
-    """Of the parts of one stage, what each of its tensor and expert ranks holds."""
+    """Of the parts of one stage, what each rank holds; `experts` are shared out that often."""
     if isinstance(shape, TracedShape):
         blocks = [b for p in parts for b in shape.blocks[p.start : p.start + p.layers]]
         around = [shape.before] * any(p.first for p in parts)
         around += [shape.after] * any(p.last for p in parts)
         inside, outside = (sum(block.parameters for block in some) for some in (blocks, around))
         return HeldParameters(inside, 0.0, outside)
-    layers = sum(part.layers for part in parts)
+    dense = sum(part.dense for part in parts)
+    alike = sum(part.layers for part in parts) - dense
     first, last = any(part.first for part in parts), any(part.last for part in parts)
     tables = (1 if first and last and shape.tied else first + last) * shape.embedding_parameters
-    experts = shape.experts * shape.expert_parameters if shape.experts > 1 else 0
-    split = shape.layer_parameters - experts - shape.unsplit_parameters
+    one = layer_share(shape, tensor, experts, False)
+    layers = alike * one.layers
+    if dense:
+        layers += dense * layer_share(shape, tensor, experts, True).layers
     return HeldParameters(
-        layers * (split / tensor + shape.unsplit_parameters),
-        layers * experts / expert / tensor,
+        layers,
+        alike * one.experts,
         tables / tensor + first * shape.learned_positions * shape.hidden + last * shape.final_norm,
     )
+
+
+@lru_cache(maxsize=4096)
+def layer_share(shape: ModelShape, tensor: int, experts: int, dense: bool) -> HeldParameters:
+    """Of one layer, what each rank holds; `experts` are shared out that often."""
+    whole = shape.dense_parameters if dense else shape.layer_parameters
+    all_of_them = 0 if dense or shape.experts == 1 else shape.experts * shape.expert_parameters
+    unsplit = shape.unsplit_parameters
+    beside = (whole - all_of_them - unsplit) / tensor + unsplit
+    return HeldParameters(beside, all_of_them / experts, 0.0)
+
+
+def shares_of_experts(layout: ParallelLayout) -> int:
+    """How many ranks share all experts of a layer out."""
+    return layout.expert * layout.expert_split
 
 
 def stage_parts(shape: ModelShape, layout: ParallelLayout, stage: int) -> tuple[ModelPart, ...]:
@@ -118,4 +143,15 @@ def stage_parts(shape: ModelShape, layout: ParallelLayout, stage: int) -> tuple[
 def stage_parameters(shape: ModelShape, layout: ParallelLayout, stage: int) -> HeldParameters:
     """What a rank of a stage holds."""
     parts = stage_parts(shape, layout, stage)
-    return held_parameters(shape, layout.tensor, layout.expert, parts)
+    return held_parameters(shape, layout.tensor, shares_of_experts(layout), parts)
+
+
+def updated_parameters(shape: ModelShape, layout: ParallelLayout, stage: int) -> float:
+    """Of those, what is left to a rank where data-parallel ranks share states out."""
+    held = stage_parameters(shape, layout, stage)
+    if layout.sharding == "none":
+        return sum(held)
+    replicas = layout.data * layout.context
+    alike = max(1, replicas * layout.tensor // shares_of_experts(layout))
+    among = min(layout.sharers or replicas, replicas)
+    return (held.layers + held.tables) / among + held.experts / alike

@@ -16,8 +16,10 @@ from pathlib import Path
 from ridgeline.errors import InputFileError
 from ridgeline.planner.layouts import Job, ParallelLayout
 from ridgeline.planner.machines import Cluster, gpu_named, usual_cluster
+from ridgeline.planner.named_models import shape_named
+from ridgeline.planner.optimizers import with_optimizer
 from ridgeline.planner.shapes import ModelShape
-from ridgeline.planner.software import PROFILES, Software
+from ridgeline.planner.software import PROFILES, Software, software_named
 from ridgeline.profile.gpus import Gpu
 
 
@@ -57,7 +59,7 @@ def _gpu(row: dict[str, str]) -> Gpu:
         return gpu_named(
             "H100 PCIe" if "PCIE" in name else "H100 96GB" if memory == 96 else "H100 SXM"
         )
-    return gpu_named(name.split("-")[0])
+    return gpu_named(row["gpu"].split("-")[0])
 
 
 def _sharding(kind: str) -> str:
@@ -97,7 +99,9 @@ def published_runs(path: str | None = None) -> list[PublishedRun]:
 def _run(row: dict[str, str]) -> PublishedRun:
     shape = _shape(row)
     length, sequences = _count(row["seq"]), _count(row["gbs"])
-    job = Job(shape, length, sequences, row["precision"])
+    packed = re.search(r"samples of (\d+) tokens packed", row["notes"])
+    document = int(packed[1]) if packed else 0
+    job = Job(shape, length, sequences, row["precision"], document)
     cluster, system = _cluster(row), _system(row)
     layouts, unsaid = _layouts(row, job)
     tokens = float(row["tokens_s_gpu"]) if row["tokens_s_gpu"] else None
@@ -130,28 +134,39 @@ def _unit(text: str) -> float:
 
 def _shape(row: dict[str, str]) -> ModelShape:
     kind = row["arch"]
+    if kind.startswith("named "):
+        return shape_named(kind.removeprefix("named "))
     gpt = kind.startswith("gpt")
     plain = "no bias" in kind or "squared-relu" in kind
     return ModelShape(
         row["model"], _count(row["layers"]), _count(row["hidden"]), _count(row["heads"]),
         _count(row["kv_heads"]), _count(row["ffn"]), row["gated_ffn"] == "1", _count(row["vocab"]),
-        tied=gpt and not plain,
+        tied=(gpt and not plain) or "tied" in kind,
         biased=gpt and not plain,
-        dropout=gpt and not plain and row["gpu"].startswith("A100"),
+        dropout=gpt and not plain and row["gpu"].startswith(("V100", "A100", "MI250X")),
         parallel_block="parallel-block" in kind,
         window=512 if "sliding window" in kind else 0,
+        experts=_count(row.get("experts") or "1"),
+        chosen=_count(row.get("chosen") or "1"),
+        shared_inner=_count(row.get("shared_ffn") or "0"),
     )  # fmt: skip
 
 
 def _cluster(row: dict[str, str]) -> Cluster:
-    cluster = usual_cluster(_gpu(row))
-    notes = row["notes"]
+    cluster, notes = usual_cluster(_gpu(row)), row["notes"]
+    memory = float(row["gpu_mem_gb"] or cluster.gpu.memory)
+    if not 0.9 < memory / cluster.gpu.memory < 1.1:
+        cluster = replace(cluster, gpu=replace(cluster.gpu, memory=memory))
+    if "four GPUs a node" in notes:
+        cluster = replace(cluster, node=4)
+    if row.get("network_gb_s"):
+        return replace(cluster, network=float(row["network_gb_s"]))
     if found := re.search(r"(\d+)x(\d+)\s?Gb/s[^;,]* per node", notes):
         # Omni-Path moves GPUs' data through its hosts, and reaches less of its rate.
         share = 0.7 if "Omni-Path" in notes else 1.0
         network = share * int(found[1]) * int(found[2]) / 8 / cluster.node
-        # The chronicles of BLOOM say that 77 GB is the most a rank had there, in units of the rows.
-        most = 77.0 if "BigScience" in row["source"] else 0.0
+        # The chronicles of BLOOM show ranks with 79 GB, in units of the rows, and none with more.
+        most = 79.5 if "chronicles" in row["source"] else 0.0
         return replace(cluster, network=network, memory_measured=most)
     if found := re.search(r"(\d+)\s?Gb/s per node", notes):
         return replace(cluster, network=int(found[1]) / 8 / cluster.node)
@@ -169,7 +184,17 @@ def _system(row: dict[str, str]) -> str:
 
 
 def _software(row: dict[str, str]) -> Software:
-    """The profile of what a row ran, by its source."""
+    """The profile of what a row ran, with its optimizer."""
+    software = _profile(row)
+    if row.get("optimizer"):
+        software = with_optimizer(software, _shape(row), row["optimizer"])
+    return software
+
+
+def _profile(row: dict[str, str]) -> Software:
+    """The profile of what a row ran: by its own column, or by its source."""
+    if row.get("software"):
+        return software_named(row["software"])
     text, notes = f"{row['source']} {row['source_group']} {row['notes']}".lower(), row["notes"]
     fsdp = row["dp_kind"].startswith("fsdp")
     if "torchtitan" in text:
@@ -178,8 +203,9 @@ def _software(row: dict[str, str]) -> Software:
             software = replace(software, score_bytes=4)  # the loss is compiled, too
         return replace(software, overlap_tensor=0.7) if "async TP" in notes else software
     if fsdp and "nvidia" not in text:
-        # The loss of MPT is one kernel that overwrites its scores.
-        return replace(PROFILES["fsdp-eager"], score_bytes=4)
+        # The loss of MPT is one kernel that overwrites its scores; its PURE mode sums in 16 bits.
+        reduced = 2 if "mode PURE" in notes else 4
+        return replace(PROFILES["fsdp-eager"], score_bytes=4, reduce_bytes=reduced)
     if "vtrain" in text:
         return PROFILES["megatron-2021"]
     if "deepspeed" in text or "bigscience" in text:
@@ -219,8 +245,11 @@ def _layouts(row: dict[str, str], job: Job) -> tuple[tuple[ParallelLayout, ...],
     if sharding == "parameters" and pipeline > 1:
         # Weights stay whole between microbatches where there is a pipeline.
         sharding = "optimizer"
+    within = re.search(r"(?:hsdp| in )(\d+)$", row["dp_kind"])
+    expert = _count(row["ep"] or "1")
     base = ParallelLayout(
-        _count(row["tp"]), context, pipeline, data, sharding=sharding,
+        _count(row["tp"]), context, pipeline, data, expert, sharding=sharding,
+        sharers=int(within[1]) if within else 0,
         data_outermost=row["source_group"] == "llama3",
     )  # fmt: skip
     unsaid = []

@@ -8,6 +8,7 @@ from ridgeline.planner.memory import rank_memory, verdict
 from ridgeline.planner.results import flops
 from ridgeline.planner.search import Candidate, Search
 from ridgeline.planner.software import Software
+from ridgeline.planner.traffic import traffic
 from ridgeline.planner.work import TimedCluster
 
 _BAR = 40
@@ -35,9 +36,20 @@ def heading(job: Job, gpus: int, software: Software, machine: TimedCluster) -> s
     ]
     if shape.unit == "samples":
         lines.append("no published run of a model that is no language model was compared with")
-    if not cluster.validated:
+    if software.name == "ridgeline":
+        lines.append(
+            "ridgeline's own steps were measured on one H200 alone (docs/plan.md); --software "
+            "plans those that published runs were made with"
+        )
+    runs, error = cluster.compared
+    if not runs:
         lines.append(
             f"{cluster.gpu.name}: never validated, no published run on it was compared with"
+        )
+    elif shape.unit == "tokens":
+        lines.append(
+            f"{runs} published run{'s' * (runs > 1)} on {cluster.gpu.name} compared with, half of "
+            f"them within {error:.0%}"
         )
     return "\n".join(lines)
 
@@ -114,17 +126,18 @@ def sweep(found: Search) -> str:
     return "\n".join(lines)
 
 
-def conventions(job: Job, one: Candidate) -> str:
+def conventions(job: Job, one: Candidate, software: Software) -> str:
     """TFLOP/s under the three conventions."""
-    found = flops(job, one.layout, one.tokens)
+    found = flops(job, one.layout, software, one.tokens)
     return "TFLOP/s a GPU: " + ", ".join(f"{value:.0f} {name}" for name, value in found.items())
 
 
-def waterfall(job: Job, one: Candidate, machine: TimedCluster) -> str:
+def waterfall(job: Job, one: Candidate, software: Software, machine: TimedCluster) -> str:
     """From peak FLOPs to the step that is left, loss by loss."""
     gpu = machine.cluster.gpu
     peak = (gpu.float8 if job.precision in ("fp8", "mxfp8") else gpu.sixteen_bit) or gpu.float32
-    useful = job.tokens * job.shape.flops_per_token(job.length, causal=True) / one.layout.ranks
+    each = job.shape.flops_per_token(job.seen, True, software.frozen_weights)
+    useful = job.tokens * each / one.layout.ranks
     ideal = useful / (peak * 1e12)
     step = one.step
     losses = dict(step.parts)
@@ -141,6 +154,34 @@ def waterfall(job: Job, one: Candidate, machine: TimedCluster) -> str:
         lines.append(f"{name:>46} {seconds:9.4f}  {' ' * start}{'█' * (end - start)}")
     lines.append(f"{'in all':>46} {step.seconds:9.4f}  {one.tokens:,.1f} {job.shape.unit}/s/GPU")
     return "\n".join(lines)
+
+
+_EXPOSED = {
+    "tp": "tensor parallel", "cp": "context parallel", "ep": "sharded weights and experts",
+    "dp": "data parallel",
+}  # fmt: skip
+
+
+def traffic_table(job: Job, one: Candidate, software: Software, machine: TimedCluster) -> str:
+    """What a rank of the first stage takes part in, by axis, and what nothing hides of it."""
+    rows = traffic(job, one.layout, software, machine)
+    if not rows:
+        return "one rank: nothing travels"
+    lines = [
+        f"{'axis':>4}  {'collective':<15} {'calls':>8} {'GB (exact)':>11} {'seconds':>8}  by "
+        "(modelled)"
+    ]
+    for row in rows:
+        lines.append(
+            f"{row.axis:>4}  {row.kind:<15} {row.calls:>8,.0f} {row.bytes / 1e9:>11,.2f} "
+            f"{row.seconds:>8.3f}  {row.algorithm}"
+        )
+    parts = one.step.parts
+    exposed = {axis: parts[_EXPOSED[axis]] for axis in _EXPOSED if axis in {r.axis for r in rows}}
+    if "dp" in exposed and one.layout.sharding == "parameters":
+        exposed["dp"] += parts["sharded weights and experts"]
+    shown = ", ".join(f"{axis} {seconds:.3f}" for axis, seconds in exposed.items())
+    return "\n".join([*lines, f"of it exposed, seconds: {shown}"] if exposed else lines)
 
 
 def memory_table(job: Job, one: Candidate, software: Software, machine: TimedCluster) -> str:

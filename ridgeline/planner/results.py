@@ -19,16 +19,32 @@ from ridgeline.planner.work import TimedCluster
 EXACT, MEASURED, MODELLED = "exact", "measured", "modelled"
 
 
-def flops(job: Job, layout: ParallelLayout, tokens: float) -> dict[str, float]:
+def flops(job: Job, layout: ParallelLayout, software: Software, tokens: float) -> dict[str, float]:
     """TFLOP/s of a GPU under the three conventions, side by side."""
-    full = job.shape.flops_per_token(job.length, causal=False)
-    causal = job.shape.flops_per_token(job.length, causal=True)
-    again = {"full": layout.recomputed / 3, "selective": 0.0, "none": 0.0}[layout.recompute]
+    frozen = software.frozen_weights
+    full = job.shape.flops_per_token(job.seen, False, frozen)
+    causal = job.shape.flops_per_token(job.seen, True, frozen)
+    again = recomputed_flops(job, layout, software)
     return {
         "full attention": tokens * full / 1e12,
         "causal attention": tokens * causal / 1e12,
-        "hardware, with recomputation": tokens * causal * (1 + again) / 1e12,
+        "hardware, with recomputation": tokens * (causal + again) / 1e12,
     }
+
+
+def recomputed_flops(job: Job, layout: ParallelLayout, software: Software) -> float:
+    """FLOPs of a token that the backward pass computes a second time."""
+    shape, frozen = job.shape, software.frozen_weights
+    products = shape.flops_per_token(0, True, frozen)
+    attention = (shape.flops_per_token(job.seen, True, frozen) - products) / 3
+    products /= 2 if frozen else 3
+    if layout.recompute == "full":
+        return layout.recomputed * (products + attention)
+    if layout.recompute == "none":
+        return 0.0
+    if software.selective == "half":
+        return products / 2
+    return 0.0 if software.fuses(shape) else attention
 
 
 def plan_settings(job: Job, layout: ParallelLayout, software: Software) -> dict[str, Any]:
@@ -46,10 +62,11 @@ def plan_settings(job: Job, layout: ParallelLayout, software: Software) -> dict[
 
 
 def mesh_of(layout: ParallelLayout) -> dict[str, int]:
-    """The mesh of a layout, by axis."""
-    return {
-        "dp": layout.data, "pp": layout.pipeline, "cp": layout.context, "tp": layout.tensor,
-    }  # fmt: skip
+    """The mesh of a layout, by axis; expert ranks see samples of their own, as replicas do."""
+    apart = layout.split_experts and layout.expert > 1
+    found = {"dp": layout.data // (layout.expert if apart else 1), "pp": layout.pipeline}
+    found |= {"ep": layout.expert} if apart else {}
+    return found | {"cp": layout.context, "tp": layout.tensor}
 
 
 def described(
@@ -72,7 +89,7 @@ def described(
             "simulated": candidate.simulated,
             "breakdown_seconds": step.parts,
             "idle_share_of_stages": list(step.idle),
-            "tflops_per_gpu": flops(job, layout, candidate.tokens),
+            "tflops_per_gpu": flops(job, layout, software, candidate.tokens),
             "tag": MODELLED,
         },
         "memory": {
@@ -123,7 +140,8 @@ def document(
             "link_gb_s": machine.cluster.link, "network_gb_s": machine.cluster.network,
             "pod": machine.cluster.pod, "oversubscription": machine.cluster.oversubscription,
             "source": machine.cluster.gpu.source,
-            "validated": machine.cluster.validated,
+            "published_runs": machine.cluster.compared[0],
+            "median_error": machine.cluster.compared[1],
             "ceilings": MEASURED if machine.cluster.product_share else MODELLED,
         },
         "software": software.name,

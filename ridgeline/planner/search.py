@@ -132,6 +132,7 @@ def variants(job: Job, mesh: ParallelLayout, software: Software) -> Iterator[Par
                 for recompute in recomputed:
                     one = mesh.with_(
                         microbatch=microbatch, chunks=chunks, recompute=recompute, expert=expert,
+                        split_experts=software.split_experts,
                         sharding=sharding, schedule="interleaved" if chunks > 1 else "1f1b",
                     )  # fmt: skip
                     yield one
@@ -261,7 +262,7 @@ def gpus_for(
     """The fewest GPUs that train on so many tokens in so long."""
     for gpus in _counts(machine.cluster.node, most):
         enough = tokens / (gpus * seconds)
-        if machine.timer.rate16 * 2 < enough * job.shape.flops_per_token(job.length, causal=True):
+        if machine.timer.rate16 * 2 < enough * job.shape.flops_per_token(job.seen, causal=True):
             continue
         best = search(job, gpus, software, machine, 8).found
         if best and best[0].tokens >= enough:

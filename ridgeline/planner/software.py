@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from ridgeline.errors import BadValueError
 from ridgeline.planner.shapes import ModelShape
@@ -41,16 +44,28 @@ class Software:
     """Host seconds for each kernel: a layer takes at least those of its kernels."""
     kernels: int = 24
     """Kernels of a layer forwards."""
+    sorting_kernels: int = 30
+    """Those of sorting tokens by their experts, forwards."""
+    expert_kernels: int = 30
+    """Those of each expert that a rank has, forwards, with what the host does between them."""
+    most_gathered: float = math.inf
+    """Sharded weights that are whole at once, at most; where it is not said, two layers are."""
     overlap_sharded: float = 0.95
     """Of the time of layers, the share behind which weights of the next ones are gathered."""
     one_card: bool = False
     """Rings go through one network card of a node, whatever number there are."""
+    overlap_expert: float = 0.0
+    """Of the traffic of experts, the share that runs behind the products of other tokens."""
+    split_experts: bool = False
+    """Tensor-parallel ranks split each expert; where not, they are expert-parallel ones, too."""
+    deduplicated: bool = True
+    """A token goes once to each node that has experts for it, and is copied there."""
     attention_ampere: float = 1.0
     """What its attention reaches on an A100 and older GPUs, of what kernels made for one do."""
     attention_hopper: float = 1.0
     """The same on Hopper, for which most published runs had kernels made for an A100."""
-    layer_seconds: float = 0.0
-    """Seconds of a layer, there and back, in which the GPU waits for the host."""
+    tensor_wait: float = 0.0
+    """Seconds in which tensor-parallel ranks wait for one another at each of their collectives."""
     lean: bool = False
     """Results of elementwise work are made again for the backward pass, at the price of passes."""
     gathered_inputs: bool = False
@@ -60,7 +75,10 @@ class Software:
     received_buffers: int = 0
     """Buffers that a stage has from the start for what it receives of every microbatch."""
     score_bytes: int = 10
-    """For each score of a word: itself, in float32, and its gradient."""
+    """For each score of a word: itself, in float32, and its gradient; 4 where a loss is one kernel.
+
+    What the head moves is in proportion to it.
+    """
     cast_passes: float = 1.0
     """Passes that turn operands of a float8 product into float8."""
     selective: str = "attention"
@@ -69,10 +87,22 @@ class Software:
     """Weights have no gradients: half of backwards' products are not computed."""
     offloaded_bytes: float = 0.0
     """For each parameter, what goes to the host and back where the optimizer is there."""
+    host_passes: float = 0.0
+    """Bytes that the host reads and writes for each parameter that it updates."""
     optimizer_passes: float = 30.0
     """Bytes that an optimizer reads and writes for each parameter it updates."""
-    weight_bytes: int = 2
+    weight_bytes: float = 2
     """Of a weight as it is kept, beside the optimizer's copies."""
+    table_bytes: float = 0
+    """Of those of the embedding and the head; 0 where they are kept as others are."""
+    gathered_bytes: float = 2
+    """Of a sharded weight as it travels."""
+    unpacked_bytes: float = 0.0
+    """For each weight of a layer, what making it a 16-bit number before products moves."""
+    adapter_rank: int = 0
+    """Of LoRA's matrices beside products; 0 where there are none."""
+    adapted_attention: bool = False
+    """They are beside queries, keys and values alone."""
     optimizer_bytes: float = 12
     """Of the optimizer's copies of a parameter: a float32 master and two moments."""
     workspace: float = 1.0
@@ -102,7 +132,12 @@ PROFILES = {
             "megatron-deepspeed", fused_attention=False, sequence_parallel=False,
             overlap_data=False, overlap_pipeline=False, gradient_bytes=2, reduce_bytes=2,
             optimizer_bytes=16, reduced_whole=True, pipeline_buffers=1, workspace=6.0,
-            interleaved=False, layer_seconds=0.007,
+            interleaved=False, tensor_wait=1.4e-3, most_gathered=1e9,
+        ),
+        Software(
+            "deepspeed", kernels=45, gradient_bytes=2, reduce_bytes=2, selective="half",
+            gathered_inputs=True, interleaved=False, sequence_parallel=False, workspace=6.0,
+            most_gathered=1e9,
         ),
         Software("megatron-core", overlap_tensor=0.7, attention_hopper=0.78),
         Software(
@@ -115,15 +150,52 @@ PROFILES = {
             attention_hopper=0.55, score_bytes=12, lean=True, gathered_inputs=True,
             received_buffers=2,
         ),
-        Software("ridgeline", launch=0.0, lean=True, zero_bubble=True, fused_dropout=False),
+        Software(
+            "ridgeline", launch=0.0, lean=True, zero_bubble=True, fused_dropout=False,
+            score_bytes=4, split_experts=True, deduplicated=False,
+        ),
     )
 }  # fmt: skip
 
 
-def software_named(name: str) -> Software:
-    """The profile of a name, or an error with all of them."""
+def software_named(text: str) -> Software:
+    """The profile of a name, with what is set beside it: `fsdp-eager reduce_bytes=2`."""
+    name, *settings = text.replace(",", " ").split() or [""]
     if name not in PROFILES:
         raise BadValueError(
             f"there is no software profile {name!r}", help=f"take one of {', '.join(PROFILES)}"
         )
-    return PROFILES[name]
+    return replace(PROFILES[name], **dict(map(_setting, settings)))
+
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_SETTINGS: dict[str, type] = {
+    each.name: type(each.default) for each in fields(Software) if each.name != "name"
+}
+
+
+def _setting(word: str) -> tuple[str, Any]:
+    """A field of a profile and its value, of `field=value`."""
+    name, found, value = word.partition("=")
+    if name not in _SETTINGS or not found:
+        near = difflib.get_close_matches(name, _SETTINGS, 1, 0.0)[0]
+        raise BadValueError(
+            f"{word!r} is no setting of a software profile",
+            help=f"the nearest is {near}={getattr(PROFILES['ridgeline'], near)}; all are in "
+            "ridgeline/planner/software.py",
+        )
+    kind = _SETTINGS[name]
+    try:
+        if kind is bool:
+            return name, _TRUTH[value.lower()]
+        if kind is str:
+            return name, value
+        number = float(value)
+        if not 0 <= number < math.inf:
+            raise ValueError
+        return name, int(number) if kind is int and number.is_integer() else number
+    except (KeyError, ValueError):
+        raise BadValueError(
+            f"{name} is {value!r}, expected {'yes or no' if kind is bool else 'a number'}",
+            help=f"such as {name}={getattr(PROFILES['ridgeline'], name)}",
+        ) from None

@@ -23,7 +23,13 @@ from ridgeline.distributed.schedules import (
     pipeline_schedule,
 )
 from ridgeline.planner.layouts import Job, ParallelLayout
-from ridgeline.planner.parts import ModelPart, parts_of, stage_parameters
+from ridgeline.planner.parts import (
+    HeldParameters,
+    ModelPart,
+    parts_of,
+    stage_parameters,
+    updated_parameters,
+)
 from ridgeline.planner.software import Software
 from ridgeline.planner.traced_work import costs_of
 from ridgeline.planner.work import NOTHING, PassTimes, TimedCluster
@@ -33,7 +39,7 @@ MOST_ACTIONS = 12_000
 
 
 _HOST_SHARE = 0.05
-"""Of a step of a model that is no language model, the most that GPUs wait for their hosts."""
+"""Of a step, the most that GPUs wait for their hosts."""
 
 
 @dataclass(frozen=True)
@@ -113,23 +119,31 @@ class StepModel:
 
     def _host(self, forward: list[PassTimes], backward: list[PassTimes]) -> float:
         """Seconds of a step in which GPUs wait for their hosts."""
-        if self.job.shape.unit == "tokens":
-            return self.machine.constants.host
-        # Fitted on steps of seconds. Of those of small models hosts issue several ahead.
+        # Fitted on steps of seconds; of short ones hosts issue several ahead.
         busy = self.count * sum(one.seconds for one in (*forward, *backward))
         return min(self.machine.constants.host, _HOST_SHARE * busy / self.layout.pipeline)
 
     # Weights that are sharded are gathered layer by layer, and gradients scattered.
 
+    def _travel(self, kind: str, each: float, held: HeldParameters, calls: int = 1) -> float:
+        """Seconds of a collective over states, of so many bytes for each element, in some calls."""
+        network, groups = self.layers.network, self.layers.groups
+        size = each * (held.layers + held.tables) / calls
+        among = groups.data if kind == "all_reduce" else groups.sharers
+        seconds = network.seconds(kind, size, among)
+        if kind == "reduce_scatter" and groups.copies.size > 1:
+            seconds += network.seconds("all_reduce", size / among.size, groups.copies)
+        experts = network.seconds(kind, each * held.experts / calls, groups.expert_data)
+        return calls * (seconds + experts)
+
     def _sharded(
-        self, forward: PassTimes, backward: PassTimes, held: list[float]
+        self, forward: PassTimes, backward: PassTimes, held: list[HeldParameters]
     ) -> tuple[PassTimes, PassTimes]:
         """Passes through layers whose weights are gathered before each, behind the one before."""
-        network, group = self.layers.network, self.layers.groups.data
-        each, gather, scatter = self.software.reduce_bytes, 0.0, 0.0
-        for size, times in Counter(held).items():
-            gather += times * network.seconds("all_gather", 2 * size, group)
-            scatter += times * network.seconds("reduce_scatter", each * size, group)
+        software, gather, scatter = self.software, 0.0, 0.0
+        for one, times in Counter(held).items():
+            gather += times * self._travel("all_gather", software.gathered_bytes, one)
+            scatter += times * self._travel("reduce_scatter", software.reduce_bytes, one)
         return (
             self._behind(forward, gather, len(held)),
             self._behind(backward, gather + scatter, len(held)),
@@ -157,18 +171,19 @@ class StepModel:
         layout, group = self.layout, self.layers.groups.data
         if group.size == 1:
             return 0.0
-        held = self.parameters_of_stage(0)
+        held = stage_parameters(self.job.shape, layout, 0)
         if layout.sharding == "parameters":
             # Those of layers travel with the passes through them.
-            held = stage_parameters(self.job.shape, layout, 0).tables
-        network = self.layers.network
-        reduce_bytes = self.software.reduce_bytes * held
+            held = HeldParameters(0.0, 0.0, held.tables)
+        each, network = self.software.reduce_bytes, self.layers.network
+        # A layer after the other, or what comes to as much.
+        calls = max(1, self.job.shape.layers // layout.pipeline)
         if layout.sharding == "none":
-            reduced, gathered = network.seconds("all_reduce", reduce_bytes, group), 0.0
+            reduced, gathered = self._travel("all_reduce", each, held, calls), 0.0
         else:
             kind = "all_reduce" if self.software.reduced_whole else "reduce_scatter"
-            reduced = network.seconds(kind, reduce_bytes, group)
-            gathered = network.seconds("all_gather", 2 * held, group)
+            reduced = self._travel(kind, each, held, calls)
+            gathered = self._travel("all_gather", 2, held, calls)
         if not self.software.overlap_data:
             return reduced + gathered
         seconds = {p: (forward[at].seconds, backward[at].seconds) for p, at in self._at.items()}
@@ -184,10 +199,13 @@ class StepModel:
 
     def _optimizer(self) -> float:
         """Seconds of updating the parameters of the fullest stage."""
-        shared = 1 if self.layout.sharding == "none" else self.layers.groups.data.size
-        held = max(self.parameters_of_stage(0), self.parameters_of_stage(self.layout.pipeline - 1))
-        host = self.software.offloaded_bytes * held / shared / self.machine.cluster.host_link / 1e9
-        return host + self.machine.timer.passes(self.software.optimizer_passes * held / shared, 10)
+        ends = {0, self.layout.pipeline - 1}
+        updated = max(updated_parameters(self.job.shape, self.layout, stage) for stage in ends)
+        software, cluster = self.software, self.machine.cluster
+        there = software.offloaded_bytes * updated / cluster.host_link / 1e9
+        beyond = software.host_passes * updated / cluster.host_memory / 1e9
+        passes = self.machine.timer.passes(software.optimizer_passes * updated, 10)
+        return there + beyond + passes
 
     # The step.
 

@@ -101,7 +101,7 @@ class TracedShape(ModelShape):
         """All of them."""
         return self.parameters()
 
-    def flops_per_token(self, length: int, causal: bool) -> float:
+    def flops_per_token(self, length: int, causal: bool, frozen: bool = False) -> float:
         """Of a training step for one sample; backwards computes every product twice."""
         flops = sum(block.products + block.attention(causal) for block in self.everything)
         return 3 * flops / self.samples

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ridgeline.planner.collectives import groups_of
 from ridgeline.planner.kernels import Timer
 from ridgeline.planner.layouts import Job, ParallelLayout
-from ridgeline.planner.parts import ModelPart
+from ridgeline.planner.parts import HeldParameters, ModelPart
 from ridgeline.planner.software import Software
 from ridgeline.planner.traced_models import TracedBlock, TracedShape
 from ridgeline.planner.work import NOTHING, LayerCosts, LayerTimes, PassTimes, TimedCluster
@@ -37,10 +38,7 @@ class TracedCosts:
         for block in self.shape.blocks[part.start : part.start + part.layers]:
             one = self._timed(block)
             again = one.forward if self.layout.recompute == "full" else NOTHING
-            found = LayerTimes(
-                found.forward.plus(one.forward), found.backward.plus(one.backward),
-                found.again.plus(again), found.weight_gradients + one.weight_gradients,
-            )  # fmt: skip
+            found = found.plus(replace(one, again=again))
         return found
 
     def around(self, part: ModelPart) -> list[LayerTimes]:
@@ -48,10 +46,10 @@ class TracedCosts:
         around = [self.shape.before] * part.first + [self.shape.after] * part.last
         return [self._timed(block) for block in around]
 
-    def block_parameters(self, part: ModelPart) -> list[float]:
+    def block_parameters(self, part: ModelPart) -> list[HeldParameters]:
         """Of each block of a part."""
         blocks = self.shape.blocks[part.start : part.start + part.layers]
-        return [float(block.parameters) for block in blocks]
+        return [HeldParameters(float(block.parameters), 0.0, 0.0) for block in blocks]
 
     def sent_bytes(self) -> float:
         """Of a microbatch between two stages, where most is sent."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ridgeline.planner.collectives import Ranks, groups_of
 from ridgeline.planner.layouts import Job, ParallelLayout
+from ridgeline.planner.parts import stage_parameters
 from ridgeline.planner.software import Software
 from ridgeline.planner.step import StepModel
 from ridgeline.planner.work import TimedCluster
@@ -53,16 +54,24 @@ def traffic(
     keys = 2.0 * element * rows * layout.context * job.shape.keys / layout.tensor
     add("cp", "all_gather", 2 * passes, keys, groups.context)
     add("cp", "reduce_scatter", passes, keys, groups.context)
-    held = model.parameters_of_stage(0)
+    parameters = stage_parameters(job.shape, layout, 0)
+    held, replicas = sum(parameters), groups.replicas
     # Ranks along the sequence have the same weights: they sum gradients before replicas do.
     add("cp", "all_reduce", 1, software.reduce_bytes * held, groups.context)
+    if layout.expert > 1:
+        # Tokens go to experts and come back, and so do gradients.
+        sent = activation * job.shape.chosen
+        add("ep", "all_to_all", 4 * passes, sent, groups.expert)
+        beside = software.reduce_bytes * (held - parameters.experts)
+        add("ep", "all_reduce", 1, beside, groups.expert)
+        replicas = network.ranks(layout.data // layout.expert, layout.tensor * layout.context)
     if layout.sharding == "none" or software.reduced_whole:
-        add("dp", "all_reduce", 1, software.reduce_bytes * held, groups.replicas)
+        add("dp", "all_reduce", 1, software.reduce_bytes * held, replicas)
     else:
         times = model.count if layout.sharding == "parameters" else 1
-        add("dp", "reduce_scatter", times, software.reduce_bytes * held, groups.replicas)
+        add("dp", "reduce_scatter", times, software.reduce_bytes * held, replicas)
         gathers = 2 * times if layout.sharding == "parameters" else 1
-        add("dp", "all_gather", gathers, element * held, groups.replicas)
+        add("dp", "all_gather", gathers, element * held, replicas)
     if layout.pipeline > 1:
         calls = 2.0 * model.count * layout.chunks
         size = model.layers.sent_bytes()

@@ -6,16 +6,18 @@ against one another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from ridgeline.planner.collectives import Groups, NetworkTimes, groups_of
 from ridgeline.planner.constants import Constants
 from ridgeline.planner.kernels import Timer
+from ridgeline.planner.layer_products import RankProduct, layer_products
 from ridgeline.planner.layouts import Job, ParallelLayout
 from ridgeline.planner.machines import Cluster
-from ridgeline.planner.parts import ModelPart
+from ridgeline.planner.parts import HeldParameters, ModelPart, layer_share, shares_of_experts
 from ridgeline.planner.shapes import ModelShape
 from ridgeline.planner.software import Software
 
@@ -62,6 +64,20 @@ class LayerTimes:
     weight_gradients: float = 0.0
     """Of `backward`, the seconds that a split backward pass may put off."""
 
+    def plus(self, other: LayerTimes) -> LayerTimes:
+        """Both, one after the other."""
+        return LayerTimes(
+            self.forward.plus(other.forward), self.backward.plus(other.backward),
+            self.again.plus(other.again), self.weight_gradients + other.weight_gradients,
+        )  # fmt: skip
+
+    def times(self, factor: float) -> LayerTimes:
+        """All of it so many times."""
+        return LayerTimes(
+            self.forward.times(factor), self.backward.times(factor), self.again.times(factor),
+            factor * self.weight_gradients,
+        )  # fmt: skip
+
 
 class TimedCluster:
     """A cluster as constants see it: what times kernels and collectives on it."""
@@ -97,124 +113,141 @@ class LayerCosts:
 
     def blocks_of(self, part: ModelPart) -> LayerTimes:
         """The layers of a part of a pipeline."""
-        one, count = self.layer_times, part.layers
-        return LayerTimes(
-            one.forward.times(count), one.backward.times(count), one.again.times(count),
-            count * one.weight_gradients,
-        )  # fmt: skip
+        found = self.layer_times.times(part.layers - part.dense)
+        return found.plus(self.dense_times.times(part.dense)) if part.dense else found
 
     def around(self, part: ModelPart) -> list[LayerTimes]:
         """What a part has besides layers."""
         return [self.embedding()] * part.first + [self.head()] * part.last
 
-    def block_parameters(self, part: ModelPart) -> list[float]:
+    def block_parameters(self, part: ModelPart) -> list[HeldParameters]:
         """Of each layer of a part, what a rank holds before data-parallel ranks share it out."""
-        return [self.shape.layer_parameters / self.layout.tensor] * part.layers
+        tensor, experts = self.layout.tensor, shares_of_experts(self.layout)
+        alike = [layer_share(self.shape, tensor, experts, False)] * (part.layers - part.dense)
+        return [layer_share(self.shape, tensor, experts, True)] * part.dense + alike
 
     @cached_property
     def layer_times(self) -> LayerTimes:
         """One layer of the model, timed once."""
-        return self.layer()
+        return self.layer(dense=False)
 
-    def layer(self) -> LayerTimes:
+    @cached_property
+    def dense_times(self) -> LayerTimes:
+        """One of the first layers, where those have no experts and others have."""
+        return self.layer(dense=True)
+
+    def layer(self, dense: bool) -> LayerTimes:
         """One layer of the model."""
-        forward, weights = self._forward(), self._weight_gradients()
+        products = layer_products(self.shape, self.layout, self.rows, dense)
+        forward, weights = self._forward(products, dense), self._weight_gradients(products)
         again, recompute = NOTHING, self.layout.recompute
         if recompute == "full":
             again = forward.times(self.layout.recomputed)
         elif recompute == "selective":
             again = self._selective(forward)
-        return LayerTimes(forward, self._backward(weights), again, weights)
+        return LayerTimes(forward, self._backward(products, weights, dense), again, weights)
 
     def _selective(self, forward: PassTimes) -> PassTimes:
         if self.software.selective == "half":
             return PassTimes(products=forward.products / 2, memory=forward.memory)
-        if self.software.fuses(self.shape):
-            return PassTimes(memory=forward.memory)
-        return PassTimes(attention=forward.attention)
+        if not self.software.fuses(self.shape):
+            return PassTimes(attention=forward.attention)
+        unfolded = 0.0
+        if self.shape.latent is not None:
+            products = layer_products(self.shape, self.layout, self.rows, dense=True)
+            unfolded = self._time(p for p in products if p.terms == self.shape.latent.rank
+                                  or p.terms == self.shape.latent.query_rank)  # fmt: skip
+        return PassTimes(products=unfolded, memory=forward.memory)
 
-    def _products(self) -> list[tuple[int, int, int]]:
-        """The products of a layer on one rank: rows, columns, terms of the sum."""
-        shape, split = self.shape, self.split
-        ups = 2 if shape.gated else 1
-        keys = max(shape.keys // split, shape.head)
-        around = [
-            (self.rows, shape.queries // split + 2 * keys, shape.hidden),
-            (self.rows, shape.hidden, shape.queries // split),
-        ]
-        if shape.experts == 1:
-            return [
-                *around,
-                (self.rows, ups * shape.inner // split, shape.hidden),
-                (self.rows, shape.hidden, shape.inner // split),
-            ]
-        local = max(1, shape.experts // self.layout.expert)
-        rows = max(1, self.rows * shape.chosen // local)
-        experts = [
-            (rows, ups * shape.inner // split, shape.hidden),
-            (rows, shape.hidden, shape.inner // split),
-        ] * local
-        if shape.shared_inner:
-            experts += [
-                (self.rows, ups * shape.shared_inner // split, shape.hidden),
-                (self.rows, shape.hidden, shape.shared_inner // split),
-            ]
-        return [*around, *experts, (self.rows, shape.experts, shape.hidden)]
+    def _time(self, products: Iterable[RankProduct]) -> float:
+        """Seconds of products."""
+        product, grouped = self.machine.timer.product, self.machine.timer.grouped
+        return sum(
+            product(rows, columns, terms, self.narrow)
+            if count == 1
+            else grouped(count, rows, columns, terms, self.narrow)
+            for rows, columns, terms, count in products
+        )
 
-    def _feed_forward_width(self) -> int:
-        return self.shape.inner * self.shape.chosen + self.shape.shared_inner
-
-    def _forward(self) -> PassTimes:
-        timer, products = self.machine.timer, self._products()
-        seconds = sum(timer.product(*one, self.narrow) for one in products)
+    def _forward(self, products: list[RankProduct], dense: bool) -> PassTimes:
         attention, moved = self._attention(backward=False)
-        memory = timer.passes(
-            self.software.passes_of(self.shape) * self._elementwise_bytes()
+        adapted, copied = self._adapters(products, backward=False)
+        memory = self.machine.timer.passes(
+            self.software.passes_of(self.shape) * self._elementwise_bytes(dense)
             + moved
-            + self._cast_bytes(),
+            + self._cast_bytes(dense)
+            + self._unpacked_bytes(dense)
+            + copied,
             8,
         )
-        return self._finished(seconds, attention, memory, backward=False)
+        return self._finished(self._time(products) + adapted, attention, memory, False, dense)
 
-    def _weight_gradients(self) -> float:
+    def _weight_gradients(self, products: list[RankProduct]) -> float:
         if self.software.frozen_weights:
             return 0.0
-        product = self.machine.timer.product
-        return sum(product(columns, terms, rows, self.narrow)
-                   for rows, columns, terms in self._products())  # fmt: skip
+        return self._time(RankProduct(c, t, r, n) for r, c, t, n in products)
 
-    def _backward(self, weight_gradients: float) -> PassTimes:
-        timer = self.machine.timer
-        seconds = weight_gradients + sum(
-            timer.product(rows, terms, columns, self.narrow)
-            for rows, columns, terms in self._products()
-        )
+    def _backward(
+        self, products: list[RankProduct], weight_gradients: float, dense: bool
+    ) -> PassTimes:
+        seconds = weight_gradients + self._time(RankProduct(r, t, c, n) for r, c, t, n in products)
         attention, moved = self._attention(backward=True)
-        memory = timer.passes(
-            2 * self.software.passes_of(self.shape) * self._elementwise_bytes()
+        adapted, copied = self._adapters(products, backward=True)
+        memory = self.machine.timer.passes(
+            2 * self.software.passes_of(self.shape) * self._elementwise_bytes(dense)
             + moved
-            + 2 * self._cast_bytes(),
+            + 2 * self._cast_bytes(dense)
+            + self._unpacked_bytes(dense)
+            + copied,
             16,
         )
-        return self._finished(seconds, attention, memory, backward=True)
+        return self._finished(seconds + adapted, attention, memory, True, dense)
 
-    def _elementwise_bytes(self) -> float:
+    def _adapters(self, products: list[RankProduct], backward: bool) -> tuple[float, float]:
+        """Seconds of products with LoRA's matrices beside others, and bytes of adding them up."""
+        rank, product = self.software.adapter_rank, self.machine.timer.product
+        beside = len(self.shape.projections(1)) - 1 if self.software.adapted_attention else None
+        seconds = moved = 0.0
+        for rows, columns, terms, count in products[:beside] if rank else ():
+            there = ((rows, rank, terms), (rows, columns, rank))
+            back = ((rows, rank, columns), (columns, rank, rows),
+                    (rows, terms, rank), (rank, terms, rows))  # fmt: skip
+            seconds += count * sum(product(*one) for one in (back if backward else there))
+            # Read, read and written: what is added to what, in 16 bits.
+            moved += 3 * 2.0 * count * rows * (terms if backward else columns)
+        return seconds, moved
+
+    def _unpacked_bytes(self, dense: bool) -> float:
+        """Bytes that making 16-bit weights of a layer out of narrower ones moves."""
+        each = self.software.unpacked_bytes
+        if not each:
+            return 0.0
+        experts = shares_of_experts(self.layout)
+        held = layer_share(self.shape, self.layout.tensor, experts, dense)
+        return each * (held.layers + held.experts)
+
+    def _elementwise_bytes(self, dense: bool) -> float:
         """Bytes that norms, residuals, activations and rotations move, each in one kernel."""
         shape, rows = self.shape, self.rows
         blocks = 1 if shape.parallel_block else 2
         norms = blocks * 4 * shape.hidden
         residuals = blocks * (7 if shape.dropout else 6) * shape.hidden
-        inner = self._feed_forward_width() * (6 if shape.gated else 4)
+        inner = shape.feed_forward_width(dense) * (6 if shape.gated else 4)
         heads = 4 * (shape.queries + 2 * shape.keys)
-        return rows * ((norms + residuals) / self.whole + (inner + heads) / self.split)
+        sorted_ = 0.0
+        if shape.experts > 1 and not dense:
+            # Tokens are copied to their experts and back; those of other ranks are sorted, too.
+            copies = 4 * shape.chosen + 4 + (8 * shape.chosen if self.layout.expert > 1 else 0)
+            sorted_ = copies * shape.hidden
+        return rows * ((norms + residuals + sorted_) / self.whole + (inner + heads) / self.split)
 
-    def _cast_bytes(self) -> float:
+    def _cast_bytes(self, dense: bool) -> float:
         """Bytes that turning operands of narrow products into float8, twice laid out, moves."""
         if not self.narrow:
             return 0.0
         shape = self.shape
         wide = 2 * shape.hidden / self.whole
-        wide += (shape.queries + self._feed_forward_width()) / self.split
+        wide += (shape.queries + shape.feed_forward_width(dense)) / self.split
         # Scales by blocks of 32 are computed along rows and along columns.
         more = 2.0 if self.job.precision == "mxfp8" else 1.0
         return self.rows * wide * 4 * self.software.cast_passes * more
@@ -223,30 +256,49 @@ class LayerCosts:
         """Seconds of attention, and bytes that it moves where scores are kept in memory."""
         shape, timer = self.shape, self.machine.timer
         heads = shape.heads / self.split
-        seen = min(self.job.length, shape.window) if shape.window else self.job.length
         if self.software.fuses(shape):
-            rows, keys = self.rows, seen if shape.window else seen / 2
-            seconds = timer.attention(heads, rows, keys, shape.head, backward)
-            capability, software = self.machine.cluster.gpu.capability, self.software
-            if capability < 90:
-                return seconds / software.attention_ampere, 0.0
-            return seconds / (software.attention_hopper if capability == 90 else 1.0), 0.0
+            return self._fused_attention(heads, backward), 0.0
+        seen = shape.seen(self.job.seen, causal=False)
         pairs = self.rows * seen * heads
         batch = max(1, round(self.layout.microbatch * heads))
-        one = timer.batched(batch, self.rows // self.layout.microbatch, seen, shape.head)
+        one = timer.batched(batch, self.rows // self.layout.microbatch, round(seen), shape.head)
         # scaled, masked and normalised in one kernel; dropout in another
         moved = (4 + (5 if shape.dropout else 0)) * pairs
         return (4 if backward else 2) * one, (1.5 if backward else 1.0) * moved
 
+    def _fused_attention(self, heads: float, backward: bool) -> float:
+        """Seconds of attention whose scores stay on the chip, a mean over the model's layers."""
+        shape, timer = self.shape, self.machine.timer
+        width, length = (shape.head + shape.value_head) // 2, self.job.seen
+        kinds = [(1.0, length / 2)]
+        if 0 < shape.window < length:
+            kinds = [(shape.windowed, float(shape.window)), (1 - shape.windowed, length / 2)]
+        seconds = sum(
+            share * timer.attention(heads, self.rows, keys, width, backward)
+            for share, keys in kinds
+            if share
+        )
+        capability, software = self.machine.cluster.gpu.capability, self.software
+        if capability < 90:
+            return seconds / software.attention_ampere
+        return seconds / (software.attention_hopper if capability == 90 else 1.0)
+
     def _finished(
-        self, products: float, attention: float, memory: float, backward: bool
+        self, products: float, attention: float, memory: float, backward: bool, dense: bool
     ) -> PassTimes:
         """With collectives, and with what the host takes to start it all."""
         software = self.software
         tensor, hidden = self._tensor(products, backward)
         context = self._context(attention, backward)
-        expert = self._expert()
-        kernels = software.kernels * (2 if backward else 1)
+        # What runs behind products of other tokens is no longer than these.
+        traffic = 0.0 if dense else self._expert()
+        behind = min(software.overlap_expert * traffic, products)
+        expert, hidden = traffic - behind, hidden + behind
+        sorting = 0
+        if self.shape.experts > 1 and not dense:
+            local = max(1, self.shape.experts // self.layout.expert)
+            sorting = software.sorting_kernels + software.expert_kernels * local
+        kernels = (software.kernels + sorting) * (2 if backward else 1)
         started = software.launch * kernels
         busy = products + attention + memory + tensor + context + expert
         return PassTimes(
@@ -256,7 +308,7 @@ class LayerCosts:
             tensor,
             context,
             expert,
-            max(0.0, started - busy) + software.layer_seconds / 2,
+            max(0.0, started - busy),
             hidden,
         )
 
@@ -267,10 +319,11 @@ class LayerCosts:
         network, group = self.network, self.groups.tensor
         size = 2.0 * self.rows * self.shape.hidden
         times = 1 if self.shape.parallel_block else 2
+        wait = self.software.tensor_wait
         if not self.software.sequence_parallel:
-            return times * network.seconds("all_reduce", size, group), 0.0
-        gather = network.seconds("all_gather", size, group)
-        scatter = network.seconds("reduce_scatter", size, group)
+            return times * (wait + network.seconds("all_reduce", size, group)), 0.0
+        gather = network.seconds("all_gather", size, group) + wait
+        scatter = network.seconds("reduce_scatter", size, group) + wait
         total = times * (gather + scatter)
         hidden = min(self.software.overlap_tensor * total, 0.9 * products)
         # Inputs are gathered once more for gradients of weights, behind those of inputs.
@@ -292,19 +345,28 @@ class LayerCosts:
         """Seconds in which tokens travel to experts and back."""
         if self.shape.experts == 1 or self.layout.expert == 1:
             return 0.0
-        size = 2.0 * self.rows * self.shape.hidden * self.shape.chosen / self.whole
-        return 2 * self.network.seconds("all_to_all", size, self.groups.expert)
+        group, chosen = self.groups.expert, self.shape.chosen
+        size = 2.0 * self.rows * self.shape.hidden / (self.whole // self.layout.expert_split)
+        if not self.software.deduplicated or group.nodes == 1:
+            return 2 * self.network.seconds("all_to_all", size * chosen, group)
+        # Of nodes that all are as likely, so many have an expert for a token.
+        reached = group.nodes * (1 - (1 - 1 / group.nodes) ** chosen)
+        across = self.network.seconds("all_to_all", size * reached, group)
+        inside = replace(group, size=group.in_node, in_pod=group.in_node)
+        return 2 * (across + self.network.seconds("all_to_all", size * chosen, inside))
 
     def head(self) -> LayerTimes:
         """The last norm, the scores of all words, and the loss."""
         timer, shape = self.machine.timer, self.shape
         rows, columns, terms = self.rows, shape.vocabulary // self.split, shape.hidden
+        # Scores are cast, read for their largest and for their sum, and written as gradients.
+        moved = self.software.score_bytes * float(rows) * columns
         forward = PassTimes(
-            timer.product(rows, columns, terms), memory=timer.passes(16.0 * rows * columns, 4)
+            timer.product(rows, columns, terms), memory=timer.passes(1.6 * moved, 4)
         )
         weights = 0.0 if self.software.frozen_weights else timer.product(columns, terms, rows)
         back = timer.product(rows, terms, columns) + weights
-        backward = PassTimes(back, memory=timer.passes(12.0 * rows * columns, 4))
+        backward = PassTimes(back, memory=timer.passes(1.2 * moved, 4))
         return LayerTimes(forward, backward, weight_gradients=weights)
 
     def embedding(self) -> LayerTimes:

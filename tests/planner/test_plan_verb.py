@@ -18,6 +18,7 @@ from ridgeline.planner.cluster_files import bus_bandwidth, read_cluster
 from ridgeline.planner.layout_words import check_layout, layout_of
 from ridgeline.planner.layouts import Job
 from ridgeline.planner.named_models import shape_named
+from ridgeline.planner.page_charts import LayoutPoint, ticks, unbeaten
 
 SMALL = ["plan", "llama3-8b", "--gpus", "16", "--gpu", "h100", "--batch", "64"]
 
@@ -69,6 +70,16 @@ def test_page_is_one_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert code == 0 and text.count("<svg") == text.count("</svg>") >= 4
     assert "http" not in text.replace("http-equiv", "")
     assert "<script" not in text
+    for words in ("GB of the fullest rank", "none beats", "idle, by stage", "of it exposed"):
+        assert words in text
+
+
+def test_ticks_are_round_and_a_frontier_is_what_none_beats() -> None:
+    assert ticks(85) == [0, 20, 40, 60, 80] and ticks(0) == [0]
+    assert ticks(0.046) == pytest.approx([0, 0.01, 0.02, 0.03, 0.04])
+    points = [LayoutPoint(held, speed, "", True) for held, speed in
+              ((3, 5), (1, 2), (2, 1), (1, 3), (4, 5), (5, 9))]  # fmt: skip
+    assert [(one.held, one.speed) for one in unbeaten(points)] == [(1, 3), (3, 5), (5, 9)]
 
 
 def test_will_it_fit(capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,6 +217,23 @@ def test_laws(capsys: pytest.CaptureFixture[str]) -> None:
         (["llama3-8b", "--gpu", "h100", "--gpus", "8", "--days", "3"], "needs --tokens", "2T"),
         (["llama3-8b", "--gpu", "h100", "--gpus", "8", "--page", "."], "is a folder", "plan.html"),
         (["llama3-8b", "--gpu", "h100", "--gpus", "8", "--input", "3"], "whose input", "--seq"),
+        (["llama3-8b", "--gpu", "tpu-v5p", "--gpus", "8"], "other accelerators", "gpu list"),
+        (
+            ["llama3-70b", "--gpu", "h200", "--gpus", "1", "--optimizer", "lora"],
+            "does not fit on 1", "with --optimizer qlora it fits here",
+        ),
+        (
+            ["llama3-8b", "--gpu", "h100", "--gpus", "8", "--document", "9000"],
+            "samples of 9000", "--document 8192",
+        ),
+        (
+            ["llama3-8b", "--gpu", "h100", "--gpus", "8", "--software", "fsdp-eager reduce_byte=2"],
+            "no setting", "reduce_bytes=4",
+        ),
+        (
+            ["llama3-8b", "--gpu", "h100", "--gpus", "8", "--software", "fsdp-eager launch=soon"],
+            "expected a number", "launch=",
+        ),
     ],
 )  # fmt: skip
 def test_impossible_requests_name_the_nearest(
@@ -285,9 +313,11 @@ def test_malformed_clusters(
 
 
 def test_a_gpu_without_published_runs_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["plan", "llama3-8b", "--gpus", "16", "--gpu", "mi300x", "--batch", "64"]
+    words = ["plan", "llama3-8b", "--gpus", "16", "--gpu", "l40s", "--batch", "64"]
     assert "never validated" in said(capsys, *words)[1]
-    assert "never validated" not in said(capsys, *SMALL)[1]
+    out = said(capsys, *SMALL)[1]
+    assert "never validated" not in out
+    assert "published runs on H100 SXM compared with, half of them within 7%" in out
 
 
 def test_a_405b_model_is_planned_in_little_memory() -> None:
@@ -314,6 +344,43 @@ def test_other_runs_are_judged(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     path.write_text("id,gpus\nR1,8\n")
     code, _, error = said(capsys, "plan", "--validate", "--runs", str(path))
     assert code == 2 and "no training run" in error
+
+
+def test_settings_of_a_profile_change_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    wide, narrow = (
+        json.loads(said(capsys, *SMALL, "--explain", "dp16", "--json", "--software", words)[1])
+        for words in ("fsdp-eager", "fsdp-eager reduce_bytes=2 score_bytes=4")
+    )
+    sums = [
+        next(row["bytes"] for row in one["traffic"] if row["collective"] == "reduce_scatter")
+        for one in (wide, narrow)
+    ]
+    assert sums[0] == 2 * sums[1]
+    held = [one["memory"]["stages"][0]["scores"] for one in (wide, narrow)]
+    assert held[0] == 3 * held[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama3-8b"), ("Llama-2-70b-hf", "llama2-70b"),
+        ("TinyLlama-1.1B", "tinyllama-1.1b"), ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("llama-3.3-70b", "llama3-70b"), ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+    ],
+)  # fmt: skip
+def test_models_by_the_names_that_others_write(written: str, meant: str) -> None:
+    assert shape_named(written) == shape_named(meant)
+
+
+def test_adapters_count_no_gradients_of_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "--explain", "dp16", "--json", "--software", "megatron-core"]
+    whole, lora = (
+        json.loads(said(capsys, *words, "--optimizer", name)[1])["prediction"]
+        for name in ("adamw", "lora")
+    )
+    each = [one["tflops_per_gpu"]["full attention"] / one["tokens_per_second_per_gpu"]
+            for one in (whole, lora)]  # fmt: skip
+    assert 0.65 < each[1] / each[0] < 0.75
 
 
 def test_optimizers_hold_less_than_adamw(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import ridgeline as rl
 from ridgeline import distributed as dist, models, optim
 from ridgeline.communicators.counters import TrafficCounters
+from ridgeline.models.described import Description
+from ridgeline.models.language import LanguageModel
 from ridgeline.nn import functional as F
 from ridgeline.planner.constants import DEFAULT
 from ridgeline.planner.layouts import Job, ParallelLayout
@@ -25,6 +28,20 @@ from ridgeline.planner.work import TimedCluster
 WORDS, BATCH, LENGTH = 96, 4, 32
 
 
+def mixture(layers: int) -> Any:
+    return LanguageModel(
+        Description.read(
+            {
+                "model_type": "mixtral", "vocab_size": WORDS, "hidden_size": 64,
+                "intermediate_size": 96, "num_hidden_layers": layers, "num_attention_heads": 4,
+                "num_key_value_heads": 2, "max_position_embeddings": LENGTH,
+                "num_local_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0,
+                "bos_token_id": 1, "eos_token_id": 2,
+            }
+        )
+    )  # fmt: skip
+
+
 def llama(layers: int) -> Any:
     return models.Llama(
         vocab_size=WORDS, hidden_size=64, intermediate_size=96, num_hidden_layers=layers,
@@ -32,12 +49,14 @@ def llama(layers: int) -> Any:
     )  # fmt: skip
 
 
-def counted(axes: dict[str, int], plan: dist.Plan, layers: int) -> dict[tuple[str, str], int]:
+def counted(
+    axes: dict[str, int], plan: dist.Plan, layers: int, make: Callable[[int], Any] = llama
+) -> dict[tuple[str, str], int]:
     """Bytes that rank 0 counts in one step, by axis and kind."""
 
     def train() -> dict[tuple[str, str], int]:
         rl.manual_seed(0)
-        model = dist.parallelize(llama(layers), dist.Mesh(**axes), plan)
+        model = dist.parallelize(make(layers), dist.Mesh(**axes), plan)
         optimizer = optim.SGD(model.parameters(), lr=0.1)
         tokens = rl.tensor(np.random.default_rng(0).integers(0, WORDS, (BATCH, LENGTH)))
         counters: TrafficCounters = dist.world().counters
@@ -53,9 +72,11 @@ def counted(axes: dict[str, int], plan: dist.Plan, layers: int) -> dict[tuple[st
     return found
 
 
-def planned(layout: ParallelLayout, layers: int) -> dict[tuple[str, str], float]:
+def planned(
+    layout: ParallelLayout, layers: int, make: Callable[[int], Any] = llama
+) -> dict[tuple[str, str], float]:
     """Bytes that the planner says, in float32."""
-    job = Job(shape_of(llama(layers), "small"), LENGTH, BATCH)
+    job = Job(shape_of(make(layers), "small"), LENGTH, BATCH)
     machine = TimedCluster(usual_cluster(gpu_named("h100")), DEFAULT)
     found = traffic(job, layout, PROFILES["ridgeline"], machine, element=4)
     return {(one.axis, one.kind): one.bytes for one in found}
@@ -92,6 +113,16 @@ def test_bytes_of_a_step(
     found, said = counted(axes, dist.Plan.from_json(written), 2), planned(layout, 2)
     for key, more in beside.items():
         assert found[key] == said[key] + more, key
+
+
+def test_tokens_that_go_to_experts() -> None:
+    """As many as experts get that are all as likely, and counts of them; gradients of the rest."""
+    layout = ParallelLayout(data=2, expert=2, split_experts=True, microbatch=2, sharding="none")
+    assert {axis: n for axis, n in mesh_of(layout).items() if n > 1} == {"ep": 2}
+    found = counted({"ep": 2}, dist.Plan(), 1, mixture)
+    said = planned(layout, 1, mixture)
+    assert found["ep", "all_reduce"] == said["ep", "all_reduce"] + LOSS
+    assert found["ep", "all_to_all"] == pytest.approx(said["ep", "all_to_all"], rel=0.10)
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])

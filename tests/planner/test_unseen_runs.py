@@ -8,40 +8,27 @@ those that were fitted without it.
 from __future__ import annotations
 
 import statistics
-from functools import cache
-from pathlib import Path
 
-from ridgeline.planner.constants import DEFAULT
-from ridgeline.planner.published import PublishedRun, published_runs
-from ridgeline.planner.validation import Judged, Predictor, judge
+import pytest
+
+from ridgeline.planner.validation import Predictor
 from ridgeline.planner.validation_report import spearman, sweeps
-
-KNOWN = published_runs()
-UNSEEN = published_runs(str(Path(__file__).parent / "data" / "unseen_runs.csv"))
-
-
-@cache
-def judged() -> list[Judged]:
-    return judge(UNSEEN, KNOWN, DEFAULT)
-
-
-def _told_apart(run: PublishedRun) -> tuple[object, ...]:
-    return (run.source, run.model, run.cluster, run.job, run.layouts, run.tokens)
+from tests.planner.published_sets import judged, runs_of, told_apart
 
 
 def test_no_row_is_one_of_those_fitted_on() -> None:
-    assert len(UNSEEN) > 300
-    assert not {*map(_told_apart, UNSEEN)} & {*map(_told_apart, KNOWN)}
+    assert len(runs_of("unseen")) > 300
+    assert not {*map(told_apart, runs_of("unseen"))} & {*map(told_apart, runs_of("known"))}
 
 
 def test_errors() -> None:
-    blind = [abs(one.blind) for one in judged()]
-    factored = [abs(o.blind if o.factored is None else o.factored) for o in judged()]
+    blind = [abs(one.blind) for one in judged("unseen")]
+    factored = [abs(o.blind if o.factored is None else o.factored) for o in judged("unseen")]
     assert statistics.median(blind) <= 0.15 and statistics.mean(blind) <= 0.18
     assert statistics.mean(factored) <= 0.10
     assert statistics.mean(error <= 0.10 for error in factored) >= 0.75
     by_gpu: dict[str, list[float]] = {}
-    for one in judged():
+    for one in judged("unseen"):
         by_gpu.setdefault(one.prediction.run.cluster.gpu.name, []).append(abs(one.blind))
     assert len(by_gpu) >= 7
     for name, errors in by_gpu.items():
@@ -50,8 +37,18 @@ def test_errors() -> None:
 
 def test_no_run_that_was_made_is_refused() -> None:
     predictor = Predictor()
-    for run in UNSEEN:
+    for run in runs_of("unseen"):
         assert predictor.predict(run).verdict != "does not fit", run.id
+
+
+def test_memory_where_it_was_reported() -> None:
+    predictor = Predictor()
+    errors = [
+        abs(predictor.predict(run).memory / run.memory - 1)
+        for run in runs_of("unseen")
+        if run.memory is not None
+    ]
+    assert len(errors) >= 8 and statistics.mean(errors) <= 0.05 and max(errors) <= 0.115
 
 
 def test_ranks_in_sweeps() -> None:
@@ -61,7 +58,7 @@ def test_ranks_in_sweeps() -> None:
     round on eight stages than on sixteen; with one or eight tensor ranks all is in order, and so
     are 2 and 4 in the sweeps of 3.6 B and 175 B.
     """
-    found = {key[1:]: value for key, value in sweeps(judged()).items()}
+    found = {key[1:]: value for key, value in sweeps(judged("unseen")).items()}
     odd = [value for (model, *_), value in found.items() if model in ("GPT-18.4B", "GPT-39.1B")]
     usual = [v for (model, *_), v in found.items() if model not in ("GPT-18.4B", "GPT-39.1B")]
     assert len(usual) >= 15 and len(odd) == 2
@@ -69,10 +66,15 @@ def test_ranks_in_sweeps() -> None:
     assert statistics.mean([*usual, *odd]) >= 0.85
     alike = [
         one.prediction
-        for one in judged()
+        for one in judged("unseen")
         if one.prediction.run.model == "GPT-39.1B"
         and one.prediction.layout.tensor in (1, 8)
         and one.prediction.run.group == "vtrain"
     ]
     assert len(alike) >= 20
     assert spearman([o.tokens for o in alike], [o.run.tokens or 0.0 for o in alike]) >= 0.95
+
+
+@pytest.mark.xfail(strict=True, reason="vTrain's sweeps of 18 B and 39 B: see above")
+def test_every_sweep_is_in_order() -> None:
+    assert min(sweeps(judged("unseen")).values()) >= 0.80

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import statistics
-from functools import cache
 
 import pytest
 
 from ridgeline.planner.constants import DEFAULT, NAMES
 from ridgeline.planner.layouts import Job, ParallelLayout
 from ridgeline.planner.memory import worst_rank
-from ridgeline.planner.published import published_runs
 from ridgeline.planner.report import given_up, separating
 from ridgeline.planner.search import Candidate, search
 from ridgeline.planner.step import StepModel
-from ridgeline.planner.validation import Judged, Predictor, fit, judge
+from ridgeline.planner.validation import Judged, Predictor, fit
 from ridgeline.planner.validation_report import spearman, sweeps
 from ridgeline.planner.work import TimedCluster
+from tests.planner.published_sets import judged as judged_set, runs_of
 
-RUNS = published_runs()
+RUNS = runs_of("known")
 
 
-@cache
 def judged() -> list[Judged]:
-    return judge(RUNS, RUNS, DEFAULT)
+    return judged_set("known")
 
 
 def test_every_row_is_read() -> None:
@@ -51,13 +49,17 @@ def test_errors_on_unseen_groups_by_gpu() -> None:
 
 
 def test_ranks_in_sweeps() -> None:
-    assert len(sweeps(judged())) >= 3
-    # Two rows of vTrain's 39 B sweep, both with two tensor ranks, ran 20 and 60 % slower than any
-    # row like them. All 47 that were published (`test_unseen_runs.py`) show no rule for it: the
-    # planner has no reason to give. All others are in order.
-    odd = {"R264", "R265"}
-    usual = sweeps([one for one in judged() if one.prediction.run.id not in odd])
-    assert min(usual.values()) >= 0.80 and statistics.mean(usual.values()) >= 0.85
+    found = {model: value for (_, model, _, _), value in sweeps(judged()).items()}
+    assert found.keys() == {"BLOOM-like-181B", "GPT-3.6B", "GPT-39.1B"}
+    assert found["BLOOM-like-181B"] >= 0.80 and found["GPT-3.6B"] >= 0.95
+    assert found["GPT-39.1B"] >= 0.60 and statistics.mean(found.values()) >= 0.80
+
+
+@pytest.mark.xfail(strict=True, reason="vTrain's 39 B: rows that no rule explains")
+def test_every_sweep_is_in_order() -> None:
+    """The bar, with no row left out: not met."""
+    found = sweeps(judged()).values()
+    assert min(found) >= 0.80 and statistics.mean(found) >= 0.85
 
 
 def test_equal_values_share_their_rank() -> None:
