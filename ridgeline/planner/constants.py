@@ -45,8 +45,8 @@ NAMES = tuple(field.name for field in fields(Constants))
 PRIOR = Constants()
 """What data sheets, papers and an H200 say, before any published run."""
 DEFAULT = Constants(
-    ampere=0.818, hopper=0.696, blackwell=0.685, narrow=0.964, attention=0.740, memory=0.804,
-    link=0.806, network=0.910, contention=0.587, host=0.0482, spread=0.0142,
+    ampere=0.817, hopper=0.696, blackwell=0.686, narrow=0.964, attention=0.738, memory=0.802,
+    link=0.805, network=0.906, contention=0.58, host=0.0479, spread=0.0138,
 )  # fmt: skip
 """What `ridgeline plan --validate --refit` prints: fitted on all rows of the published runs."""
 # How far each may be from the values above, as a logarithm: little for what was measured on an H200

@@ -220,25 +220,54 @@ class StepModel:
 
     def estimate(self) -> StepTime:
         """The step by formula: the slowest stage all the time, and the way through the others."""
-        costs, layout = self.costs, self.layout
         both = self._both()
         slowest = max(both)
+        return self._step(self._pipelined(both, self.count), slowest, both.index(slowest))
+
+    def _pipelined(self, both: list[float], count: int) -> float:
+        """Seconds that so many microbatches take through all stages, by formula."""
+        costs, layout, slowest = self.costs, self.layout, max(both)
         fill = (sum(both) - slowest) / layout.chunks
         if layout.schedule == "zero-bubble":
             # Gradients of weights fill most of it.
             filled = 2 * (sum(costs.weights) - costs.weights[both.index(slowest)])
             fill = max(0.0, fill - filled)
-        filled_and_sent = self.count * slowest + fill + 2 * costs.sent * (layout.pipeline - 1)
+        sent = 2 * costs.sent * (len(self.parts) - 1)
+        filled_and_sent = count * slowest + fill + sent
+        if self.software.overlap_pipeline:
+            filled_and_sent += self._awaited(both, count)
         # Few microbatches: a chunk waits until the first has come round through all stages.
         heaviest = max(f.seconds + b.seconds for f, b in zip(costs.forward, costs.backward))
-        again = max(slowest / layout.chunks, heaviest if self.job.shape.unit != "tokens" else 0.0)
-        around = sum(both) + (self.count - 1) * again
+        again = max(slowest / layout.chunks, heaviest)
+        around = sum(both) + (count - 1) * again
         if layout.schedule == "zero-bubble":
             around -= sum(costs.weights) - max(costs.weights)
-        pipelined = max(filled_and_sent, around + 2 * costs.sent * (len(self.parts) - 1))
+        pipelined = max(filled_and_sent, around + sent)
         if not self.software.overlap_pipeline and layout.pipeline > 1:
-            pipelined += 2 * costs.sent * layout.chunks * self.count
-        return self._step(pipelined, slowest, both.index(slowest))
+            pipelined += 2 * costs.sent * layout.chunks * count
+        return pipelined
+
+    def _awaited(self, both: list[float], count: int) -> float:
+        """Seconds in which the slowest stage awaits messages, once the pipeline is full."""
+        costs, stages, slowest = self.costs, self.layout.pipeline, max(both)
+        if self.layout.chunks == 1:
+            # Of as many microbatches as stages follow, the first must be back before the next.
+            back, awaited = -2 * costs.sent, 0.0
+            zero_bubble = self.layout.schedule == "zero-bubble"
+            for following in range(1, stages + 1):
+                stage = stages - following
+                back += both[stage] + 2 * costs.sent - slowest
+                back -= costs.weights[stage] if zero_bubble else 0.0
+                awaited = max(awaited, (count - 1) // following * back)
+            return awaited
+        # A chunk begins when as many microbatches as stages have come from the chunk before.
+        stage, awaited = both.index(slowest), 0.0
+        for first in range(0, len(self.parts), stages):
+            ways = zip(costs.forward[first : first + stages], costs.backward[first:])
+            around = sum(max(f.seconds, b.seconds) for f, b in ways) / stages + costs.sent
+            own = costs.forward[first + stage].seconds + costs.backward[first + stage].seconds
+            awaited += max(0.0, around - own)
+        return max(0, count - stages) * awaited
 
     def _step(
         self, pipelined: float, slowest: float, stage: int, idle: tuple[float, ...] = (),
@@ -299,8 +328,9 @@ class StepModel:
         idle = tuple(1 - sum(row) / total for row in seconds)
         both = self._both()
         slowest = max(both)
-        # What is left out of a long step is more of the same: the slowest stage is never idle.
-        total += (self.count - count) * slowest
+        if count < self.count:
+            # What is left out of a long step is more of the same, with what stages await in it.
+            total += self._pipelined(both, self.count) - self._pipelined(both, count)
         return self._step(total, slowest, both.index(slowest), idle, times, schedule)
 
     def _action_seconds(self, schedule: PipelineSchedule, sending: float) -> list[list[float]]:
