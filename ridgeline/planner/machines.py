@@ -88,9 +88,9 @@ _ALONE = NodeKind(1, 1.25, "no node is known: one GPU with 10 Gb/s Ethernet", 6.
 # How many published training runs on a GPU the planner was compared with, and within which share of
 # what was measured half of its predictions are: docs/plan.md, and a test counts.
 COMPARED = {
-    "V100": (29, 0.04), "A100 40GB": (86, 0.06), "A100 80GB": (384, 0.06), "RTX 3090": (6, 0.12),
-    "RTX 4090": (6, 0.07), "H100 SXM": (237, 0.07), "H100 96GB": (29, 0.05), "H800": (10, 0.12),
-    "H200": (10, 0.13), "B200": (46, 0.09), "B300": (19, 0.07), "GB200": (65, 0.12),
+    "V100": (45, 0.07), "A100 40GB": (86, 0.06), "A100 80GB": (384, 0.06), "RTX 3090": (6, 0.12),
+    "RTX 4090": (6, 0.07), "H100 SXM": (471, 0.08), "H100 96GB": (29, 0.05), "H800": (10, 0.12),
+    "H200": (10, 0.13), "B200": (46, 0.09), "B300": (19, 0.07), "GB200": (87, 0.13),
     "GB300": (63, 0.07), "MI250X": (2, 0.14), "MI300X": (2, 0.51), "MI325X": (4, 0.03),
     "MI355X": (1, 0.18),
 }  # fmt: skip

@@ -249,6 +249,7 @@ def _layouts(row: dict[str, str], job: Job) -> tuple[tuple[ParallelLayout, ...],
     expert = _count(row["ep"] or "1")
     base = ParallelLayout(
         _count(row["tp"]), context, pipeline, data, expert, sharding=sharding,
+        split_experts=_software(row).split_experts,
         sharers=int(within[1]) if within else 0,
         data_outermost=row["source_group"] == "llama3",
     )  # fmt: skip

@@ -1,4 +1,9 @@
-"""Published runs as tests share them: those that constants are fitted on, and all others."""
+"""Published runs as tests share them, by what the planner owes them.
+
+`known`: constants are fitted on it. `unseen` and `further`: no constant is fitted on them, but
+errors on them were looked at, and causes mended. `blind`: predicted once, and nothing was changed
+since.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ _DATA = Path(__file__).parent / "data"
 
 @cache
 def runs_of(name: str) -> list[PublishedRun]:
-    """`known` is the planner's own file; `unseen` and `further` are files of these tests."""
+    """`known` is the planner's own file; the others are files of these tests."""
     return published_runs(None if name == "known" else str(_DATA / f"{name}_runs.csv"))
 
 
@@ -26,7 +31,7 @@ def judged(name: str) -> list[Judged]:
 
 def everything() -> list[Judged]:
     """All that were ever compared with."""
-    return [one for name in ("known", "unseen", "further") for one in judged(name)]
+    return [one for name in ("known", "unseen", "further", "blind") for one in judged(name)]
 
 
 def told_apart(run: PublishedRun) -> tuple[object, ...]:

@@ -1,5 +1,7 @@
 """Published runs that no constant was fitted on: models, meshes and sizes that the file lacks.
 
+Errors on them were looked at once, and causes mended (docs/plan.md): they are not blind any more.
+
 Rows of MosaicML's, Megatron-Bridge's and vTrain's public tables, and of papers, that are not in
 `ridgeline/planner/data/training_runs.csv`. Constants are those of that file, for each group of rows
 those that were fitted without it.
