@@ -125,7 +125,10 @@ def parameters(attrs: LaunchAttrs, operands: Sequence[T], results: Sequence[T]) 
 
 def _infer(types: Sequence[TensorType], attrs: LaunchAttrs) -> tuple[TensorType, ...]:
     if not attrs.results:
-        raise ShapeError(f"{attrs.kernel.name} writes no array: nothing would come of its launch")
+        raise ShapeError(
+            f"{attrs.kernel.name} writes no array: nothing would come of its launch",
+            help="under jit and on a GPU give it an out or inout array",
+        )
     return tuple(TensorType(r.shape, r.dtype, attrs.device) for r in attrs.results)
 
 

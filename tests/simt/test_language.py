@@ -49,6 +49,8 @@ REFUSED = [
     ("    s = f\n    s = f64(s)", "does not hold every f64", "begin with s = f64(…)"),
     ("    a[0] = np.sin(f)", "sin is no function", "simt.sin"),
     ("    t = np.zeros(4)", "zeros is no function", "simt.local"),
+    ("    assert round(f, 2) > 0", "round takes one value", "* 100.0"),
+    ("    assert max(f, u, key=abs) > 0", "no named arguments", ""),
 ]
 
 

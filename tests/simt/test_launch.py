@@ -15,6 +15,7 @@ from ridgeline.errors import GradientError
 from ridgeline.simt import blockDim, blockIdx, f32, i32, inout, out, threadIdx
 from ridgeline.simt.host.run import LaunchFault
 from ridgeline.simt.launch import LaunchError
+from ridgeline.simt.simulator.findings import KernelFault
 from tests.simt import textbook
 
 rng = np.random.default_rng(0)
@@ -203,3 +204,37 @@ def test_what_machine_code_does_not_know_the_simulator_runs(
 def test_wrong_launches_are_refused(call: Callable[[rl.Tensor], Any], message: str) -> None:
     with pytest.raises(LaunchError, match=message):
         call(rl.zeros(50))
+
+
+@simt.kernel
+def says_hello():
+    print("thread", threadIdx.x, "of", blockIdx.x)
+
+
+@simt.kernel
+def looks_at(x: i32["n"]):
+    print(x[threadIdx.x])
+    assert x[threadIdx.x] >= 0, "negative"
+
+
+@simt.kernel
+def copies_aloud(x: i32["n"], y: out[i32["n"]]):
+    print(x[threadIdx.x])
+    y[threadIdx.x] = x[threadIdx.x]
+
+
+def test_a_kernel_that_only_prints_runs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert says_hello[2, 2]() is None
+    lines = ["thread 0 of 0", "thread 1 of 0", "thread 0 of 1", "thread 1 of 1"]
+    assert capsys.readouterr().out.splitlines() == lines
+    looks_at[1, 2](rl.tensor([3, 4], dtype=rl.int32))
+    assert capsys.readouterr().out.splitlines() == ["3", "4"]
+    with pytest.raises(KernelFault, match="negative"):
+        looks_at[1, 2](np.array([3, -4], np.int32))
+    with pytest.raises(RuntimeError, match="writes no array"):
+        rl.jit(lambda x: looks_at[1, 2](x))(rl.tensor([3, 4], dtype=rl.int32))
+
+
+def test_what_a_kernel_prints_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    copies_aloud[1, 2](np.array([1, 2], np.int32)).numpy()
+    assert capsys.readouterr().out.splitlines() == ["1", "2"]

@@ -19,7 +19,7 @@ from ridgeline.simt import ir
 
 _PLAIN = {"add": "+", "sub": "-", "mul": "*"}
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
-_ATOM = 3  # what casts and signs bind to
+ATOM = 3  # what casts and signs bind to
 _FAST = {
     "fast_exp": "__expf", "fast_log": "__logf", "fast_sin": "__sinf", "fast_cos": "__cosf",
     "fast_reciprocal": "__frcp_rn", "fast_rsqrt": "rsqrtf", "fast_divide": "__fdividef",
@@ -126,7 +126,7 @@ class CudaExpressions:
                 return self._converted(expr)
             case ir.Reinterpret():
                 return scalar(
-                    "bitcast", expr.dtype, expr.value.dtype, [self.text(expr.value, _ATOM)]
+                    "bitcast", expr.dtype, expr.value.dtype, [self.text(expr.value, ATOM)]
                 )
             case ir.Choose():
                 parts = (expr.condition, expr.then, expr.otherwise)
@@ -158,7 +158,7 @@ class CudaExpressions:
             left, right = self.text(expr.operands[0], own), self.text(expr.operands[1], own + 1)
             whole = f"{left} {sign} {right}"
             return f"({whole})" if own < rank else whole
-        arguments = [self.text(operand, _ATOM) for operand in expr.operands]
+        arguments = [self.text(operand, ATOM) for operand in expr.operands]
         operand = expr.operands[0].dtype
         return self._call(expr, arguments, operand)
 
@@ -217,8 +217,8 @@ class CudaExpressions:
     def _converted(self, expr: ir.Convert) -> str:
         inner = expr.value.dtype
         if self.is_index(expr) or (inner.kind in ("int", "uint") and expr.dtype.kind == "float"):
-            return f"({register_type(expr.dtype)}){self.text(expr.value, _ATOM)}"
-        return convert(self.text(expr.value, _ATOM), inner, expr.dtype)
+            return f"({register_type(expr.dtype)}){self.text(expr.value, ATOM)}"
+        return convert(self.text(expr.value, ATOM), inner, expr.dtype)
 
     # ---- elements -----------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class CudaExpressions:
         """Whether an index is in bounds."""
         tests = []
         for axis, expr in enumerate(index):
-            at, size = self.text(expr, _ATOM), self.size(array, axis)
+            at, size = self.text(expr, ATOM), self.size(array, axis)
             natural = self.is_natural(expr)
             tests.append(
                 f"{at} < {size}" if natural else f"(unsigned int){at} < (unsigned int){size}"

@@ -7,13 +7,20 @@ from math import prod
 
 from ridgeline import dtypes
 from ridgeline.codegen.cuda.prelude import CLUSTER, PRELUDE
-from ridgeline.codegen.cuda.types import literal, memory_type, register_type, stored
+from ridgeline.codegen.cuda.types import (
+    is_narrow_float,
+    literal,
+    loaded,
+    memory_type,
+    register_type,
+    stored,
+)
 from ridgeline.errors import RidgelineError
 from ridgeline.loops import ir as loop_ir
 from ridgeline.ops.kernel_launch import CudaKernel, ThreadLaunch
 from ridgeline.simt import ir, traversal
 from ridgeline.simt.cuda import fragments
-from ridgeline.simt.cuda.expressions import CudaExpressions
+from ridgeline.simt.cuda.expressions import ATOM, CudaExpressions
 from ridgeline.simt.cuda.warp_prelude import WARP_PRELUDE
 from ridgeline.weak import fingerprint
 
@@ -376,21 +383,43 @@ class CudaText(CudaExpressions):
             self._give(op.target, f"rl_warp_{op.name}({mask}, {value})")
 
     def _atomic(self, op: ir.Atomic) -> None:
-        at = f"&{self.at(op.array, op.index)}"
-        value = "" if op.value is None else self.text(op.value)
+        dtype = op.array.dtype
+        element = self.at(op.array, op.index)
         if op.releases:
             self._put(f"{_FENCES[op.scope]};")
         if op.name == "load":
-            self._give(op.target, f"*(volatile {memory_type(op.array.dtype)} *){at}")
+            self._give(op.target, loaded(dtype, f"*(volatile {memory_type(dtype)} *)&{element}"))
         elif op.name == "store":
-            self._put(f"*(volatile {memory_type(op.array.dtype)} *){at} = {value};")
+            assert op.value is not None
+            value = stored(dtype, self.text(op.value))
+            self._put(f"*(volatile {memory_type(dtype)} *)&{element} = {value};")
         else:
-            compare = [] if op.compare is None else [self.text(op.compare)]
-            scope = _SCOPES[op.scope]
-            call = f"rl_atomic_{op.name}{scope}({', '.join((at, *compare, value))})"
-            self._give(op.target, call)
+            self._give(op.target, self._updated(op, element))
         if op.acquires:
             self._put(f"{_FENCES[op.scope]};")
+
+    def _updated(self, op: ir.Atomic, element: str) -> str:
+        """The call that changes an element; of a half-precision one it is given the bits."""
+        assert op.value is not None
+        dtype, scope = op.array.dtype, _SCOPES[op.scope]
+        call = f"rl_atomic_{op.name}{scope}(&{element}, "
+        if not is_narrow_float(dtype):
+            compare = "" if op.compare is None else f"{self._typed(op.compare)}, "
+            return f"{call}{compare}{self._typed(op.value)})"
+        if op.name in ("exch", "cas"):
+            given = [part for part in (op.compare, op.value) if part is not None]
+            return loaded(dtype, call + ", ".join(stored(dtype, self.text(p)) for p in given) + ")")
+        old, value = loaded(dtype, "x"), self.text(op.value)
+        joined = {"add": f"{old} + v", "sub": f"{old} - v", "min": f"rl_min({old}, v)",
+                  "max": f"rl_max({old}, v)"}[op.name]  # fmt: skip
+        made = f"[v = {value}]({memory_type(dtype)} x) {{ return {stored(dtype, joined)}; }}"
+        return loaded(dtype, f"rl_atomic_update{scope}(&{element}, {made})")
+
+    def _typed(self, value: ir.ThreadExpr) -> str:
+        """A value of exactly the element's type: C++ computes with small integers as ints."""
+        if value.dtype.itemsize >= 4:
+            return self.text(value)
+        return f"({memory_type(value.dtype)}){self.text(value, ATOM)}"
 
     def _fragment(
         self, statement: ir.FragmentFill | ir.FragmentLoad | ir.FragmentMultiply | ir.FragmentStore

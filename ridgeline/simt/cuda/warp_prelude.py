@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_REDUCTIONS = {"sum": "a + b", "min": "a < b ? a : b", "max": "a > b ? a : b", "and": "a & b",
+from ridgeline.simt.cuda.atomic_prelude import ATOMIC_PRELUDE
+
+_REDUCTIONS = {"sum": "a + b", "min": "rl_least(a, b)", "max": "rl_most(a, b)", "and": "a & b",
                "or": "a | b", "xor": "a ^ b"}  # fmt: skip
 
 
@@ -27,48 +29,6 @@ template <class T> DEVICE T rl_warp_{name}(unsigned int mask, T a) {{
   return a;
 }}
 """
-
-
-def _atomics(scope: str) -> str:
-    """Atomics of one scope; what the hardware has not is a loop of compare-and-swap."""
-    lines = []
-    for name, function in (
-        ("add", "Add"), ("and", "And"), ("or", "Or"), ("xor", "Xor"), ("exch", "Exch"),
-        ("min", "Min"), ("max", "Max"), ("inc", "Inc"), ("dec", "Dec"),
-    ):  # fmt: skip
-        lines.append(
-            f"template <class T> DEVICE T rl_atomic_{name}{scope}(T *at, T v) "
-            f"{{ return (T)atomic{function}{scope}(at, v); }}"
-        )
-    lines.append(
-        f"DEVICE long long rl_atomic_add{scope}(long long *at, long long v) {{ return (long long)"
-        f"atomicAdd{scope}((unsigned long long *)at, (unsigned long long)v); }}\n"
-        f"DEVICE long long rl_atomic_exch{scope}(long long *at, long long v) {{ return (long long)"
-        f"atomicExch{scope}((unsigned long long *)at, (unsigned long long)v); }}\n"
-        f"template <class T> DEVICE T rl_atomic_sub{scope}(T *at, T v) "
-        f"{{ return rl_atomic_add{scope}(at, (T)(0 - v)); }}\n"
-        f"DEVICE int rl_atomic_cas{scope}(int *at, int old, int v) "
-        f"{{ return atomicCAS{scope}(at, old, v); }}\n"
-        f"DEVICE unsigned int rl_atomic_cas{scope}(unsigned int *at, unsigned int old, "
-        f"unsigned int v) {{ return atomicCAS{scope}(at, old, v); }}\n"
-        f"DEVICE float rl_atomic_cas{scope}(float *at, float old, float v) {{ return "
-        f"__int_as_float(atomicCAS{scope}((int *)at, __float_as_int(old), __float_as_int(v))); }}\n"
-        f"DEVICE long long rl_atomic_cas{scope}(long long *at, long long old, long long v) "
-        f"{{ return (long long)atomicCAS{scope}((unsigned long long *)at, "
-        f"(unsigned long long)old, (unsigned long long)v); }}\n"
-        f"DEVICE unsigned long long rl_atomic_cas{scope}(unsigned long long *at, "
-        f"unsigned long long old, unsigned long long v) {{ return atomicCAS{scope}(at, old, v); }}"
-    )
-    for name, test in (("min", "v < __int_as_float(seen)"), ("max", "v > __int_as_float(seen)")):
-        lines.append(
-            f"DEVICE float rl_atomic_{name}{scope}(float *at, float v) {{\n"
-            f"  int seen = *(volatile int *)at;\n"
-            f"  while ({test}) {{\n"
-            f"    const int before = atomicCAS{scope}((int *)at, seen, __float_as_int(v));\n"
-            f"    if (before == seen) break;\n"
-            f"    seen = before;\n  }}\n  return __int_as_float(seen);\n}}"
-        )
-    return "\n".join(lines)
 
 
 WARP_PRELUDE = (
@@ -134,7 +94,7 @@ template <int N> DEVICE void rl_async_wait() {
 #endif
 }
 """
+    + ATOMIC_PRELUDE
     + "".join(_reduction(name, join) for name, join in _REDUCTIONS.items())
-    + "\n".join(_atomics(scope) for scope in ("", "_block", "_system"))
     + "\n"
 )

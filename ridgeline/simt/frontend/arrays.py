@@ -25,27 +25,32 @@ from ridgeline.simt.ir import (
     ThreadArray,
     ThreadExpr,
 )
+from ridgeline.simt.types import element_of
 
 
 def array_attribute(c: Context, node: ast.Attribute, array: ThreadArray) -> KernelValue:
-    """`a.shape`, `a.size`, `a.ndim`."""
+    """`a.shape`, `a.size`, `a.ndim`, and `a.dtype`, which converts to the elements' type."""
+    if node.attr == "dtype":
+        return Static(element_of(array.dtype))
     if node.attr == "shape":
         return Items(tuple(extent(array, axis) for axis in range(len(array.shape))))
     if node.attr == "ndim":
         return Static(len(array.shape))
     if node.attr == "size":
         return _element_count(c, array)
-    known = ("shape", "size", "ndim", "get", "put")
+    known = ("shape", "size", "ndim", "dtype", "get", "put")
     raise c.refused(
         node,
         f"the array {array.name} has no {node.attr}",
-        nearest(node.attr, known) or "it has shape, size, ndim, get and put",
+        nearest(node.attr, known) or "it has shape, size, ndim, dtype, get and put",
     )
 
 
 def part_attribute(c: Context, node: ast.Attribute, part: ArrayPart) -> KernelValue:
-    """`a[i:j].shape`, `.size` and `.ndim`."""
+    """`a[i:j].shape`, `.size`, `.ndim` and `.dtype`."""
     sizes = parts.sizes(part)
+    if node.attr == "dtype":
+        return Static(element_of(part.array.dtype))
     if node.attr == "shape":
         return Items(sizes)
     if node.attr == "ndim":
@@ -55,7 +60,7 @@ def part_attribute(c: Context, node: ast.Attribute, part: ArrayPart) -> KernelVa
     raise c.refused(
         node,
         f"{describe(part)} has no {node.attr}",
-        "it has shape and ndim, with one axis size; get and put belong to whole arrays",
+        "it has shape, ndim and dtype, with one axis size; get and put belong to whole arrays",
     )
 
 

@@ -207,6 +207,9 @@ def _python_function(c: Context, node: ast.Call, target: Any) -> KernelValue:
     if target is breakpoint:
         c.emit(Breakpoint(c.place(node)))
         return Static(None)
+    name = getattr(target, "__name__", repr(target))
+    if node.keywords:
+        c.fail(node.keywords[0], f"{name} takes no named arguments in a kernel")
     values = c.evaluate_in_order(node.args)
     known = [unwrapped(value) for value in values]
     is_math = getattr(math, getattr(target, "__name__", ""), None) is target
@@ -222,21 +225,26 @@ def _python_function(c: Context, node: ast.Call, target: Any) -> KernelValue:
         return Static(len(values[0].items))
     if target in (min, max):
         return _smallest(c, node, target.__name__, values)
-    if target is abs:
+    if target in (abs, round):
+        if len(values) != 1:
+            help = "round(x * 100.0) / 100.0 has two places" if target is round else ""
+            c.fail(node, f"{name} takes one value in a kernel, not {len(values)}", help)
         operand = c.expression(values[0], node)
-        return Compute("abs", (operand,), operand.dtype)
-    if target is round:
-        return Compute("round", (operand := c.expression(values[0], node),), operand.dtype)
+        return Compute(name, (operand,), operand.dtype)
     if target is divmod or target is language.cdiv:
         return _division(c, node, target, values)
-    name = getattr(target, "__name__", repr(target))
-    help = _INSTEAD.get(target) if isinstance(target, (type, type(len))) else None
-    if help is None and name in language.INTRINSICS:
-        help = f"simt.{name} is the kernel language's own"
-    if help is None and name in ("zeros", "empty", "ones", "full", "array"):
-        help = "simt.local(length, type) is an array of the thread's own, simt.shared of the block"
-    help = help or "decorate a function of your own with @simt.device"
-    raise c.refused(node, f"{name} is no function of the kernel language", help)
+    raise c.refused(node, f"{name} is no function of the kernel language", _instead(target, name))
+
+
+def _instead(target: Any, name: str) -> str:
+    """What the language has for a function that it has not."""
+    if isinstance(target, (type, type(len))) and target in _INSTEAD:
+        return _INSTEAD[target]
+    if name in language.INTRINSICS:
+        return f"simt.{name} is the kernel language's own"
+    if name in ("zeros", "empty", "ones", "full", "array"):
+        return "simt.local(length, type) is an array of the thread's own, simt.shared of the block"
+    return "decorate a function of your own with @simt.device"
 
 
 def _smallest(c: Context, node: ast.Call, name: str, values: list[KernelValue]) -> KernelValue:

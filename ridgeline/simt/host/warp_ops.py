@@ -18,7 +18,8 @@ _INTEGER_ATOMICS = {
     "add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exch": "xchg",
     "inc": "uinc_wrap", "dec": "udec_wrap",
 }  # fmt: skip
-_FLOAT_ATOMICS = {"add": "fadd", "sub": "fsub", "exch": "xchg", "min": "fmin", "max": "fmax"}
+_FLOAT_ATOMICS = {"add": "fadd", "sub": "fsub", "exch": "xchg", "min": "fminimum",
+                  "max": "fmaximum"}  # fmt: skip
 
 
 class WarpCollectives(WarpAccesses):

@@ -17,6 +17,9 @@ _AT: dict[str, Any] = {
 
 def apply(op: Atomic, data: AnyArray, at: IntArray, value: Any, compare: Any) -> AnyArray:
     """Carry the operation out on elements, and give each thread the value it found."""
+    if op.name == "cas" and data.dtype.kind not in "iu":  # it compares bits, as GPUs do
+        words = (bits(part) for part in (value, compare))
+        return np.asarray(apply(op, bits(data), at, *words).view(data.dtype))
     if op.name == "load":
         return data[at]
     if op.name == "store":
@@ -40,6 +43,11 @@ def apply(op: Atomic, data: AnyArray, at: IntArray, value: Any, compare: Any) ->
     return _in_turn(op, data, at, value, compare)
 
 
+def bits(values: AnyArray) -> AnyArray:
+    """Elements as unsigned integers of their width; an array stays the same memory."""
+    return np.asarray(values).view(np.dtype(f"u{values.dtype.itemsize}"))
+
+
 def _combined(op: Atomic, found: AnyArray, value: AnyArray, compare: Any) -> AnyArray:
     if op.name in _AT:
         wide = found.dtype.kind in "iu" or found.itemsize >= 4
@@ -51,10 +59,10 @@ def _combined(op: Atomic, found: AnyArray, value: AnyArray, compare: Any) -> Any
         return value
     if op.name == "cas":
         return np.where(found == compare, value, found)
-    one = found.dtype.type(1)
+    one, at, most = found.dtype.type(1), bits(found), bits(value)  # they compare without a sign
     if op.name == "inc":
-        return np.asarray(np.where(found >= value, found.dtype.type(0), found + one))
-    return np.asarray(np.where((found == 0) | (found > value), value, found - one))
+        return np.asarray(np.where(at >= most, found.dtype.type(0), found + one))
+    return np.asarray(np.where((at == 0) | (at > most), value, found - one))
 
 
 def _integer_sums(

@@ -31,6 +31,7 @@ from ridgeline.simt.ir import (
 )
 from ridgeline.simt.simulator.accessors import BLOCK_ATOMIC, DEVICE_ATOMIC, VOLATILE
 from ridgeline.simt.simulator.async_copies import AsyncCopies
+from ridgeline.simt.simulator.atomics import bits
 from ridgeline.simt.simulator.clocks import SyncLocation
 from ridgeline.simt.simulator.debug import KernelDebugger
 from ridgeline.simt.simulator.fragments import Fragments
@@ -297,7 +298,9 @@ class Actions:
                 accesses.clocks.complete_acquires(lanes.ids)
             found = accesses.atomic(op, stored, at, lanes, site, kind, values, other)
             if self.synchronises and lanes.count and kind != VOLATILE:
-                wrote = op.name != "load" if other is None else found == other
+                wrote: Any = op.name != "load"
+                if other is not None:
+                    wrote = bits(found) == bits(other)
                 self._carry(op, at, lanes, np.broadcast_to(wrote, (lanes.count,)))
             if target is not None:
                 target[lanes.select] = found

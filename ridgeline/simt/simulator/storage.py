@@ -208,7 +208,9 @@ class MemoryChecks:
         given = [None if part is None else part[turn] for part in (values, compare)]
         found = atomics.apply(op, stored.data, at[turn], *given)[turn]
         if stored.shadow is not None:
-            wrote = np.ones(lanes.count, bool) if compare is None else found == compare
+            wrote = np.ones(lanes.count, bool)
+            if compare is not None:
+                wrote = atomics.bits(found) == atomics.bits(compare)
             self._visit_atomically(stored, at, lanes, site, kind, wrote)
         if before is not None and np.any(stored.data[at] != before):
             self.changes += 1
@@ -270,9 +272,9 @@ class MemoryChecks:
     ) -> AnyArray:  # fmt: skip
         mine = values[places]
         if before == "write":
-            return np.asarray(_bits(stored.data[at[places]]) == _bits(mine))
+            return np.asarray(atomics.bits(stored.data[at[places]]) == atomics.bits(mine))
         winners = np.searchsorted(lanes.ids + self.clocks.first, keys >> 20)
-        return np.asarray(_bits(values[winners]) == _bits(mine))
+        return np.asarray(atomics.bits(values[winners]) == atomics.bits(mine))
 
     def _one_race(
         self, stored: HeldArray, at: IntArray, lanes: Lanes, site: int, writes: bool, kind: int,
@@ -326,11 +328,6 @@ class MemoryChecks:
             "uninitialised", site, lanes, first, f"reads {element}, which nothing has written",
             help, int(missing.sum()),
         )  # fmt: skip
-
-
-def _bits(values: AnyArray) -> AnyArray:
-    plain = np.ascontiguousarray(values)
-    return plain.view(np.dtype(f"u{plain.dtype.itemsize}"))
 
 
 def _is_outside(part: Any, size: int) -> Any:
