@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ridgeline import simt
-from ridgeline.simt import bf16, const, f16, f32, i8, i32, i64, out, threadIdx, u8, u32
+from ridgeline.simt import bf16, const, f16, f32, i8, i32, i64, inout, out, threadIdx, u8, u32
 from ridgeline.simt.frontend.problems import KernelLanguageError
 from ridgeline.simt.launch import LaunchError
 from ridgeline.simt.model.gpu_facts import gpu_named
@@ -49,6 +49,11 @@ REFUSED = [
     ("    s = f\n    s = f64(s)", "does not hold every f64", "begin with s = f64(…)"),
     ("    a[0] = np.sin(f)", "sin is no function", "simt.sin"),
     ("    t = np.zeros(4)", "zeros is no function", "simt.local"),
+    (
+        "    for k in range(3):\n        for k in range(2):\n            a[k] = 1\n        a[k] = 2",
+        "k is the variable of a loop that has ended",
+        "keep what",
+    ),
     ("    assert round(f, 2) > 0", "round takes one value", "* 100.0"),
     ("    assert max(f, u, key=abs) > 0", "no named arguments", ""),
 ]
@@ -113,6 +118,26 @@ def divisions(a: i32["n"], b: i32["n"], q: out[i32["n"]], r: out[i32["n"]], w: o
     q[i] = a[i] // b[i]
     r[i] = a[i] % b[i]
     w[i] = a[i] * 65537 + 2147483647
+
+
+@simt.kernel
+def loops_of_one_name(y: inout[i32["n"]]):
+    n = 0
+    for i in range(3):
+        y[i] = i
+        for i in range(2):
+            n += i
+        for _ in range(2):
+            for _ in simt.unroll(4):
+                n += 10
+    y[5] = n
+
+
+def test_loops_in_loops_may_have_the_same_variable() -> None:
+    y = np.zeros(6, np.int32)
+    assert loops_of_one_name.simulate(1, 1, y).outputs["y"].tolist() == [0, 1, 2, 0, 0, 243]
+    loops_of_one_name[1, 1](y)
+    assert y.tolist() == [0, 1, 2, 0, 0, 243]
 
 
 def test_integers_divide_as_python_does_and_wrap() -> None:

@@ -137,9 +137,8 @@ def _range(
     if isinstance(step, Number) and step.value == 0:
         c.fail(node, "a range of step 0 has no end")
     scope, name = c.scope, names[0]
-    if name in scope.loop_variables:
-        c.fail(node, f"{name} is the variable of a loop around this one")
-    earlier = scope.names.get(name)
+    is_nested = name in scope.loop_variables  # `for _ in …: for _ in …:`
+    earlier = None if is_nested else scope.names.get(name)
     variable = earlier if isinstance(earlier, Variable) else None
     if variable is None or variable.dtype is not start.dtype or name not in scope.ended_loops:
         variable = c.variable(name, start.dtype)
@@ -153,10 +152,11 @@ def _range(
             c, node, names[1:], bounds[3:], walk, unroll
         )
     scope.loops -= 1
-    scope.loop_variables.discard(name)
+    if not is_nested:
+        scope.loop_variables.discard(name)
     scope.assigned = before - {name}
     scope.ended_loops.add(name)
-    del scope.names[name]
+    scope.names.pop(name, None)
     place = c.place(node)
     c.emit(ForRange(variable, start, stop, step, tuple(inside), place, unroll))
 
