@@ -131,6 +131,12 @@ def test_as_cuda(tmp_path: Path) -> None:
         one.check_emulated(emulator)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("one", CASES, ids=lambda one: one.name)
+def test_on_a_gpu(one: Solved) -> None:
+    one.check_gpu()
+
+
 def test_that_it_compiles() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     check_compiles(CASES)

@@ -50,7 +50,7 @@ REFUSED = [
     ("    a[0] = np.sin(f)", "sin is no function", "simt.sin"),
     ("    t = np.zeros(4)", "zeros is no function", "simt.local"),
     (
-        "    for k in range(3):\n        for k in range(2):\n            a[k] = 1\n        a[k] = 2",
+        "    for k in range(3):\n        for k in range(2):\n            pass\n        a[k] = 2",
         "k is the variable of a loop that has ended",
         "keep what",
     ),

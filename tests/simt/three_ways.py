@@ -55,7 +55,16 @@ class Solved:
 
     def check_host(self) -> None:
         """Right as a launch over tensors of the host."""
-        given = [rl.tensor(a) if isinstance(a, np.ndarray) else a for a in self.arguments]
+        self._check_on("cpu")
+
+    def check_gpu(self) -> None:
+        """Right as a launch over tensors of a GPU."""
+        self._check_on("cuda")
+
+    def _check_on(self, device: str) -> None:
+        given = [
+            rl.tensor(a, device=device) if isinstance(a, np.ndarray) else a for a in self.arguments
+        ]
         keywords = dict(self.keywords)
         shape = (self.grid, self._block, keywords.pop("shared", 0))
         made = self.threads[shape](*given, **keywords)
@@ -63,7 +72,7 @@ class Solved:
         signature = self.threads.signature
         named = dict(zip(signature.inputs, given))
         self._compare({
-            name: (named[name] if kind.access == "inout" else next(fresh)).numpy()
+            name: (named[name] if kind.access == "inout" else next(fresh)).cpu().numpy()
             for name, kind in signature.arrays.items() if kind.access != "in"
         })  # fmt: skip
 
