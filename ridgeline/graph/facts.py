@@ -103,7 +103,7 @@ class SizeFacts:
         return iter(self._found.values())
 
     def _decide(self, relation: Relation, size: SizeExpr) -> bool:
-        key = relation, str(size)
+        key = relation, size.text
         found = self._found.get(key)
         if found is None:
             value = evaluate(size, self.values)
@@ -116,7 +116,7 @@ class SizeFacts:
 
     def _number(self, size: SizeExpr) -> int:
         value = evaluate(size, self.values)
-        self.pinned[str(size)] = value
+        self.pinned[size.text] = value
         difference = size - value
         if isinstance(difference, SizeExpr):
             self._decide("==", difference)

@@ -37,6 +37,7 @@ class _Deciding(threading.local):
     decide: Callable[[Relation, SizeExpr], bool] | None = None
     at_hand: Callable[[SizeExpr], int] | None = None
     number: Callable[[SizeExpr], int] | None = None
+    texts = ""  # whether the texts that are made are the user's, see `in_texts`
 
 
 _deciding = _Deciding()
@@ -64,6 +65,19 @@ def decide_from_now_on(
 ) -> None:
     """Let these functions decide what bounds leave open, until the block around this ends."""
     _deciding.decide, _deciding.number, _deciding.at_hand = decide, number, at_hand
+
+
+def in_texts(how: Literal["used", "shown"]) -> Block:
+    """A block in which texts are the user's: a size is in them as the number that it is now.
+
+    A text that is used stands for this number alone, one that is shown says nothing of others.
+    """
+    return Switch(_deciding, texts=how)
+
+
+def is_in_used_text() -> bool:
+    """True while a text is made of numbers that decides something."""
+    return _deciding.texts == "used"
 
 
 def remembered(function: F) -> F:
@@ -262,8 +276,17 @@ class SizeExpr:
     def __round__(self, digits: int | None = None) -> Size:
         return self if digits is None else round(self.__index__(), digits)
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """The expression as a text, by which it is known."""
         return _text(self.form)
+
+    def __str__(self) -> str:
+        how, at_hand = _deciding.texts, _deciding.at_hand
+        if not how or at_hand is None:
+            return self.text
+        with Switch(_deciding, texts=""):
+            return str(self.__index__() if how == "used" else at_hand(self))
 
     __repr__ = __str__
 

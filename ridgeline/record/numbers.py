@@ -18,7 +18,7 @@ import numpy as np
 
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.sizes import SizeExpr
+from ridgeline.graph.sizes import SizeExpr, is_in_used_text
 from ridgeline.ops.elementwise import constant, number_array
 from ridgeline.record.modes import modes
 from ridgeline.scalars import Array
@@ -100,10 +100,14 @@ class Lifted:
         return hash(float(self))
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        return repr(self._in_text())
 
     def __format__(self, spec: str) -> str:
-        return format(self.value, spec)
+        return format(self._in_text(), spec)
+
+    def _in_text(self) -> float:
+        """The number for a text: one of the user's is another one for another number."""
+        return self.plain() if is_in_used_text() else self.value
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -126,8 +130,8 @@ def _comparison(name: str, symbol: str) -> Callable[[Lifted, Any], bool | np.boo
     def method(self: Lifted, other: Any) -> bool | np.bool_:
         other = other.__index__() if isinstance(other, SizeExpr) else other
         right = _reader(other)
-        which = f"{id(other)} " if isinstance(other, Lifted) else ""
-        text = f"a number {symbol} {which}{other!r}"
+        shown = f"{id(other)} {other.value}" if isinstance(other, Lifted) else repr(other)
+        text = f"a number {symbol} {shown}"
         answer = self._answer(lambda v: compare(v, right()), text)
         return answer if isinstance(answer, np.bool_) else bool(answer)
 

@@ -240,7 +240,7 @@ class Policy:
             return said
         for index, kind in shape.types.items():
             for axis, size in enumerate(kind.shape):
-                if isinstance(size, SizeExpr) and (everything or str(size) in pinned):
+                if isinstance(size, SizeExpr) and (everything or size.text in pinned):
                     self._fixed.setdefault(shape.signature.structure, set()).add((index, axis))
                     said.append(f"axis {axis} of argument {index + 1}")
         return said

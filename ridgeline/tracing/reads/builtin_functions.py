@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline import collector
+from ridgeline.graph.sizes import in_texts
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, classes, stores
 from ridgeline.tracing.reads.containers import contains, item, iterate
@@ -88,9 +89,14 @@ def _format(recorder: ReadRecorder, call: Call, function: Any, value: Any, spec:
 def _print(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> None:
     if any(is_a(a, Tensor) for a in args):
         recorder.opens("a traced tensor is printed")
+    if kwargs.get("file") not in (None, sys.stdout, sys.stderr):  # to be read again
+        with in_texts("used"):
+            function(*args, **kwargs)
+        return
     recorder.prints = True
     try:
-        function(*args, **kwargs)
+        with in_texts("shown"):
+            function(*args, **kwargs)
     finally:
         recorder.prints = False
 

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.atomic import Switch
+from ridgeline.graph.sizes import in_texts
 from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, copies, hooks, natives
 from ridgeline.tracing.reads.containers import item
-from ridgeline.tracing.reads.handlers import handed, pure
+from ridgeline.tracing.reads.handlers import handed, of_plain_numbers, pure
 from ridgeline.tracing.reads.hooks import Hooks
 from ridgeline.tracing.reads.kinds import (
     DESCRIBING,
@@ -140,7 +141,7 @@ def _by_source(recorder: ReadRecorder, function: types.FunctionType) -> Callable
         if not _is_generated(function):
             file = function.__code__.co_filename
             recorder.opens(f"the source of {function.__qualname__} ({file}) is not at hand")
-            return function
+            return of_plain_numbers(function)
         recorder.function(function)
         return functools.partial(_generated, recorder, function)
     recorder.function(function)
@@ -156,7 +157,8 @@ def _generated(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any)
                 observe(recorder, field)
         else:
             observe(recorder, value)
-    return function(*args, **kwargs)
+    with in_texts("used"):  # it may be the `__repr__`
+        return function(*args, **kwargs)
 
 
 def _has_generated(kind: type) -> bool:
@@ -176,7 +178,8 @@ def _inspecting(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any
                 table = getattr(inspected, name)
                 recorder.note(inspected, "attribute", name, table, f"{label(inspected)}.{name}")
                 recorder.entries(table, f"{label(inspected)}.{name}")
-    return function(*args, **kwargs)
+    with in_texts("used"):  # of `pprint`
+        return function(*args, **kwargs)
 
 
 def _annotations(recorder: ReadRecorder, kind: type) -> None:

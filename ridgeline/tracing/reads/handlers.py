@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import string
 import types
 from _string import formatter_field_name_split  # type: ignore[import-not-found]
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.graph.sizes import in_texts
+from ridgeline.record.numbers import Lifted
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes
 from ridgeline.tracing.reads.containers import entry_of_dict, item, iterate
@@ -34,6 +37,7 @@ from ridgeline.tracing.reads.observing import (
     EQUALITY,
     NUMBERS,
     SEQUENCES,
+    TEXTS,
     asked,
     observe,
 )
@@ -52,6 +56,14 @@ _MUTATORS = frozenset((
 _PLAIN = frozenset((*SCALARS, Tensor))
 _AS_NUMBERS = (*NUMBERS, "__array__", "__array_interface__", "__dlpack__", "__getitem__")
 _ORDERING = (sorted, min, max, sum)
+# Modules whose functions ask numbers of any class by their operators, or hand them on
+_OF_NUMBERS = frozenset((
+    "_abc", "_bisect", "_collections", "_functools", "_heapq", "_operator", "_warnings", "abc",
+    "bisect", "builtins", "cmath", "collections", "copy", "dataclasses", "enum", "functools",
+    "heapq", "inspect", "itertools", "math", "operator", "types", "typing", "warnings", "weakref",
+))  # fmt: skip
+# Those of which none calls a function that it is given (of those that `iterating` does not call)
+_CALLING_NOTHING = frozenset(("_collections", "_operator", "builtins", "collections", "itertools"))
 _HASHING = (set, frozenset, dict)  # of which numbers equal to an element have to find it
 _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
     map: 0, filter: 0, functools.reduce: 0, itertools.starmap: 0, itertools.takewhile: 0,
@@ -63,20 +75,23 @@ def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs
     if function not in (abs, divmod):  # of a size these are sizes
         args = tuple([plain_number(a) for a in args])
         kwargs = {name: plain_number(value) for name, value in kwargs.items()}
-    if _takes_plain_floats(function):
-        args = tuple([kept_value(a) for a in args])
-        kwargs = {name: kept_value(value) for name, value in kwargs.items()}
+    if not _takes_open_numbers(function):
+        args, kwargs = _plain(args, kwargs)
     if _hashes(function):
         args = tuple([_keys(a) for a in args])
     for value in (*args, *kwargs.values()):
         observe(recorder, value, methods=_runs_methods(function))
         if is_a(value, type) and _may_be_asked(value, function):
             recorder.opens(f"the class {value.__qualname__} is handed to code without source")
-    args = tuple([callback(call, a) for a in args])
-    kwargs = {k: callback(call, v) for k, v in kwargs.items()}
+    if not _keeps_functions(function):
+        args = tuple([callback(call, a) for a in args])
+        kwargs = {k: callback(call, v) for k, v in kwargs.items()}
     ufunc: Any = function if is_a(function, np.ufunc) else getattr(function, "__self__", None)
     if is_a(ufunc, np.ufunc) and all(set(kinds) <= set("O->") for kinds in ufunc.types):
         recorder.opens(f"{ufunc.__name__} is a function of Python inside of NumPy")
+    if getattr(function, "__name__", None) in TEXTS:  # one that a library wrote
+        with in_texts("used"):
+            return function(*args, **kwargs)
     if not _may_draw(function):
         return function(*args, **kwargs)
     before = random_states()
@@ -86,11 +101,41 @@ def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs
     return result
 
 
-def _takes_plain_floats(function: Any) -> bool:
-    """True for methods of floats and NumPy's functions, which take no number of ours for one."""
+def _takes_open_numbers(function: Any) -> bool:
+    """True for what computes with a number as operators do, or gives it back.
+
+    All else takes no number of ours for a float: NumPy, methods of floats, and what writes numbers
+    down.
+    """
     if is_a(function, np.ufunc) or getattr(function, "__objclass__", None) is float:
-        return True
-    return str(getattr(function, "__module__", "")).partition(".")[0] == "numpy"
+        return False
+    return _module_of(function) in _OF_NUMBERS
+
+
+def _keeps_functions(function: Any) -> bool:
+    """True for what compares a function that it is given, or puts it somewhere, and calls none."""
+    return _module_of(function) in _CALLING_NOTHING and function is not operator.call
+
+
+def _module_of(function: Any) -> Any:
+    owner = getattr(function, "__self__", None)
+    kind = owner if owner is None or is_a(owner, type | types.ModuleType) else type(owner)
+    return getattr(function, "__module__", None) or getattr(kind, "__module__", None)
+
+
+def _plain(args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    named = {name: kept_value(value) for name, value in kwargs.items()}
+    return tuple([kept_value(a) for a in args]), named
+
+
+def of_plain_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Code in C of which nothing is known, given the numbers that open ones are now."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _plain(args, kwargs)
+        return function(*args, **kwargs)
+
+    return run
 
 
 def _may_draw(function: Any) -> bool:
@@ -123,6 +168,9 @@ def handed(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> 
     for value in kwargs.values():
         if type(value) not in _PLAIN:
             _taken(recorder, value)
+    if is_a(owner, Lifted) and getattr(function, "__name__", None) in TEXTS:
+        with in_texts("used"):
+            return function(*args, **kwargs)
     return function(*args, **kwargs)
 
 
@@ -196,8 +244,9 @@ def container_method(
         if not (appended and recorder.store(owner, None, args[0])):
             changing(recorder, owner)
             _leave_parts(recorder, owner, (*args, *kwargs.values()))
-        if name in ("sort", "extend", "extendleft", "update"):
+        if name == "sort":
             kwargs = {k: callback(call, v) for k, v in kwargs.items()}
+        elif name in ("extend", "extendleft", "update"):
             args = tuple([_looped(recorder, call, a) for a in args])
         elif name in ("remove", "discard", "pop", "setdefault", "add", "__delitem__"):
             asked(recorder, args[:1], EQUALITY)

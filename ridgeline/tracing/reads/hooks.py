@@ -275,8 +275,13 @@ class Hooks:
     @staticmethod
     def raised(error: Any) -> Any:
         """What is raised: of a class an object, which Python would make by itself."""
-        makes = isinstance(error, type) and issubclass(error, BaseException)
-        return _call()(error)() if makes and running.call_recorder is not None else error
+        if running.call_recorder is None:
+            return error
+        if isinstance(error, type) and issubclass(error, BaseException):
+            return _call()(error)()
+        if isinstance(error, BaseException):
+            error.args = kept_value(error.args)
+        return error
 
     @staticmethod
     def caught(kinds: Any) -> Any:

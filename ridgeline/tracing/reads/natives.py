@@ -28,6 +28,7 @@ from ridgeline.tracing.reads.handlers import (
     container_method,
     context_variable,
     iterating,
+    of_plain_numbers,
     proxy_method,
     pure,
     slot,
@@ -55,6 +56,7 @@ AS_THEY_ARE = frozenset(
         types.MappingProxyType,
     }
 )  # fmt: skip
+_LOOKING = ("builtins", "sys")  # whose functions may look at the frame of their caller
 _OPEN: dict[Any, str] = {
     builtins.input: "the user is asked for input", builtins.open: "a file is read",
     builtins.eval: "a text is run as code", builtins.exec: "a text is run as code",
@@ -105,9 +107,12 @@ def native(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., A
         handler = None
     if handler is None:
         handler = _handler(recorder, function)
-    if handler is None:
+    if handler is not None:
+        return functools.partial(handler, recorder, call, function)
+    looks = getattr(function, "__module__", None) in _LOOKING
+    if looks and not (is_a(function, type) and issubclass(function, BaseException)):
         return _as_it_is(function)
-    return functools.partial(handler, recorder, call, function)
+    return of_plain_numbers(function)
 
 
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:

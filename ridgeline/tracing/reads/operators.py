@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.graph.sizes import in_texts
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.containers import contains
 from ridgeline.tracing.reads.kinds import is_a, is_our_type, plain_number
@@ -55,6 +56,8 @@ def binary(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any)
         if name == "mod" and type(left) is str and is_a(right, Tensor):
             recorder.opens("a traced tensor is put into a text")
         return function(left, right)
+    if name == "mod" and type(left) is str:
+        function = _formatted
     method = f"__{name.strip('_')}__"
     first, second = type(left), type(right)
     own = recorder.special(left, method)
@@ -81,6 +84,11 @@ def binary(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any)
         if result is not NotImplemented:
             return result
     return function(left, right)
+
+
+def _formatted(template: str, values: Any) -> Any:
+    with in_texts("used"):
+        return template % values
 
 
 def unary(recorder: ReadRecorder, call: Call, name: str, value: Any) -> Any:
@@ -177,7 +185,8 @@ def text(recorder: ReadRecorder, call: Call, value: Any, how: str, spec: str) ->
     if not spec and not is_our_type(type(value)):
         return converted(recorder, call, value, "s")
     observe(recorder, value)
-    return format(value, spec)
+    with in_texts("shown" if recorder.prints else "used"):
+        return format(value, spec)
 
 
 def converted(recorder: ReadRecorder, call: Call, value: Any, how: str) -> str:
@@ -193,4 +202,5 @@ def converted(recorder: ReadRecorder, call: Call, value: Any, how: str) -> str:
         if name in kind.__dict__ and not generated:
             break
     observe(recorder, value)
-    return _TEXTS[how](value)
+    with in_texts("shown" if recorder.prints else "used"):
+        return _TEXTS[how](value)
