@@ -21,7 +21,7 @@ from ridgeline.tracing.capture import (
     StateInput,
 )
 from ridgeline.tracing.reads.notes import SCALARS
-from ridgeline.tracing.side_effects import Fresh, Given
+from ridgeline.tracing.side_effects import Argument, Fresh, Given
 
 if TYPE_CHECKING:
     from ridgeline.tracing.trace import Trace
@@ -83,4 +83,6 @@ def _result(spec: Any) -> str:
     if isinstance(spec, Given):
         source = None if spec.source is None else _origin(spec.source)
         return f"given {source} {spec.argument} {spec.mode} {spec.tensor._type}"
-    return repr(spec) if isinstance(spec, SCALARS) else f"{type(spec).__name__} {id(spec):x}"
+    if isinstance(spec, (*SCALARS, Argument)):
+        return repr(spec)
+    return f"{type(spec).__name__} {id(spec):x}"

@@ -16,6 +16,8 @@ import numpy as np
 # pickles of modules and optimizers name these classes as members of this module
 from ridgeline.record.mutation import ParamGroup, Row as Row, Table as Table
 
+# Containers that classes of the user's extend, which may have attributes besides
+_EXTENDED = (dict, list, tuple, deque, set, frozenset, bytearray, array)
 SMALL_ARRAY = 4096  # arrays of at most so many bytes are compared by value
 JITTED = "__jit_"  # attributes under which methods keep their jitted forms
 
@@ -52,13 +54,27 @@ def freeze(value: Any, look: Callable[[Any], Any] = _whole) -> Any:
         kept = [(k, v) for k, v in dict.items(value) if not isinstance(v, float)]
         return ("dict", tuple((k, freeze(v)) for k, v in kept))
     kind = type(value)
+    own = getattr(value, "__dict__", None) if isinstance(value, _EXTENDED) else None
+    if own:
+        attributes = tuple([(name, _by_identity(part)) for name, part in own.items()])
+        return (_content(value, kind, look), attributes)
+    return _content(value, kind, look)
+
+
+def _by_identity(value: Any) -> Any:
+    """An attribute of a container, which may hold the container in turn."""
+    return freeze(value) if type(value) in (str, bytes, int, bool, float) else SameObject(value)
+
+
+def _content(value: Any, kind: type, look: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         items = tuple(dict.items(look(value)))  # at once: a weak table may shrink meanwhile
         image = tuple((freeze(k), freeze(v, look)) for k, v in items)
         return ("dict", image) if kind is dict else ("dict", kind, image)
     if isinstance(value, list | tuple | deque):
         image = tuple([freeze(element, look) for element in look(value)])
-        return (kind if kind.__module__ != "builtins" else kind.__name__, image)
+        name = kind if kind.__module__ != "builtins" else kind.__name__
+        return (name, image, value.maxlen) if isinstance(value, deque) else (name, image)
     if isinstance(value, set | frozenset):
         return (kind.__name__, tuple(map(freeze, value)))
     if isinstance(value, bytearray):

@@ -32,12 +32,15 @@ from ridgeline.tracing.kept_state import Stores, adopt
 from ridgeline.tracing.moving_views import touched
 from ridgeline.tracing.reads.calls import CallRecorder
 from ridgeline.tracing.reads.holds import Guards
+from ridgeline.tracing.reads.kinds import is_fixed
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.side_effects import (
+    Argument,
     CellWrite,
     Effects,
     Fresh,
     Tracked,
+    argument_index,
     gradient_write,
     return_spec,
     track_source,
@@ -220,6 +223,7 @@ class _Recorded:
             observe(recorder, result, instances=False)  # it is built anew from this
         finally:
             modes.call_recorder = None
+        self._give_back(recorder, result)
         reads = recorder.reads()
         self._open_lent(recorder, result)
         stores = Stores() if recorder.open else recorder.stores
@@ -227,6 +231,14 @@ class _Recorded:
             reads = adopt(stores, reads, capture)
         # guards keep alive what they compare; the recorder held all that the function made
         return result, stores, Guards(() if recorder.open else reads), recorder.open
+
+    def _give_back(self, recorder: CallRecorder, result: Any) -> None:
+        """Take note of the objects among the results: an argument is found again in each call."""
+        returned: list[Any] = []
+        flatten(result, returned)
+        for leaf in returned:
+            if not isinstance(leaf, Tensor) and argument_index(leaf, self.leaves) is None:
+                recorder.returns(leaf)
 
     def _left_behind(self) -> str:
         """What an interrupted function has changed outside, if anything is seen."""
@@ -281,7 +293,8 @@ class _Recorded:
 
         def described(leaf: Any) -> Any:
             if not isinstance(leaf, Tensor):
-                return leaf
+                index = None if is_fixed(leaf) else argument_index(leaf, leaves)
+                return leaf if index is None else Argument(index)
             if id(leaf) not in made:  # one tensor returned twice is one tensor
                 made[id(leaf)] = return_spec(capture, leaf, leaves, outputs, self.donated)
             return made[id(leaf)]

@@ -62,6 +62,13 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """A returned object that is no tensor, and that the call was given."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class CellWrite:
     """A cell that the call wrote to."""
 
@@ -115,6 +122,8 @@ def result_of(spec: Any, nodes: Sequence[Node], leaves: Sequence[Any]) -> Any:
         return fresh(spec, nodes)
     if isinstance(spec, Lifted):
         return spec.getter()
+    if isinstance(spec, Argument):
+        return leaves[spec.index]
     return given(spec, nodes, leaves) if isinstance(spec, Given) else spec
 
 
@@ -209,9 +218,10 @@ def live_node(source: Source, leaves: Sequence[Any]) -> Node:
     return live_cell(source, leaves).node
 
 
-def argument_index(tensor: Tensor, leaves: Sequence[Any]) -> int | None:
+def argument_index(value: Any, leaves: Sequence[Any]) -> int | None:
+    """At which place this very object was given."""
     for index, leaf in enumerate(leaves):
-        if leaf is tensor:
+        if leaf is value:
             return index
     return None
 

@@ -6,7 +6,7 @@ import inspect
 from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from ridgeline.dtypes import DType
@@ -15,7 +15,7 @@ from ridgeline.graph.node import TensorType
 from ridgeline.record import mutation
 from ridgeline.record.cells import GRAPH, Cell, Step
 from ridgeline.record.modes import modes
-from ridgeline.tensors.pytree import LEAVES
+from ridgeline.tensors.pytree import LEAVES, attribute_names, is_plain
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 
@@ -85,6 +85,7 @@ def described_parts(tree: Any) -> Iterator[Any]:
     waiting = [tree]
     while waiting:
         current = waiting.pop()
+        kind: Any = type(current)
         if isinstance(current, dict) and not isinstance(current, mutation.ParamGroup):
             yield current
             waiting += [*current.keys(), *dict.values(current)]
@@ -93,9 +94,9 @@ def described_parts(tree: Any) -> Iterator[Any]:
             waiting += current
         elif isinstance(current, bytearray | array) or guards.is_small_array(current):
             yield current
-        elif is_dataclass(current) and not isinstance(current, (type, *LEAVES)):
+        elif is_dataclass(current) and kind not in LEAVES and is_plain(kind):
             yield current
-            waiting += [getattr(current, f.name) for f in fields(current)]
+            waiting += [getattr(current, name) for name in attribute_names(current)]
 
 
 def are_floats(*images: Any) -> bool:

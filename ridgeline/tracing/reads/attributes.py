@@ -27,7 +27,8 @@ from ridgeline.tracing.reads.notes import MISSING, entry_of_class
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
-_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_MEMBER = types.MemberDescriptorType
+_SLOTS = (_MEMBER, types.GetSetDescriptorType)
 _VALUES = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice)
 _NATIVE = (list, dict, set, *_VALUES)
 TABLES = ("_parameters", "_buffers", "_modules")
@@ -91,8 +92,8 @@ def of_instance(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> An
             if stored is not MISSING or not name.isidentifier():
                 _by_type(recorder, owner, text)
             recorder.note(owner, "attribute", name, value, text)
-        elif not _is_field(kind, name):
-            recorder.opens(f"{text} is no field of the argument that has it")
+        elif type(stored) is functools.cached_property and _is_dataclass(kind):
+            recorder.opens(f"{text} was computed before, by an argument of the call")
         return value
     if stored is not MISSING:
         _by_class(recorder, owner, name, stored, text)
@@ -109,13 +110,15 @@ def _is_kept(owner: Any, name: str) -> bool:
 
 def _direct(recorder: ReadRecorder, owner: Any, name: str, text: str) -> Any:
     """A slot, or an attribute that is implemented in C."""
+    if recorder.is_given(owner) and is_a(entry_of_class(type(owner), name), _MEMBER):
+        if not _is_dataclass(type(owner)):
+            recorder.opens(f"{text} is a slot of an argument that is a container")
+        return getattr(owner, name)
     try:
         value = getattr(owner, name)
     except AttributeError:
         recorder.note(owner, "attribute", name, MISSING, text)
         raise
-    if recorder.is_given(owner) and _is_field(type(owner), name):
-        return value
     if name == "__dict__" or not _is_made_anew(owner, name, value):
         recorder.note(owner, "attribute", name, value, text)
     else:
@@ -129,8 +132,8 @@ def _is_made_anew(owner: Any, name: str, value: Any) -> bool:
     return again is not value and not (type(again) is type(value) and again == value)
 
 
-def _is_field(kind: type, name: str) -> bool:
-    return name in getattr(kind, "__dataclass_fields__", ())
+def _is_dataclass(kind: type) -> bool:
+    return hasattr(kind, "__dataclass_fields__")
 
 
 def _own_table(owner: Any) -> dict[str, Any] | None:

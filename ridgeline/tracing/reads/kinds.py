@@ -10,6 +10,7 @@ from typing import Any
 from ridgeline.graph.origins import PACKAGE
 from ridgeline.graph.sizes import SizeExpr
 from ridgeline.record.numbers import Lifted
+from ridgeline.tensors.tensor import Tensor
 
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by C code that could be one
 # Packages whose functions compute from what they are given: their arguments count, not their text.
@@ -32,6 +33,9 @@ PURE_MODULES = frozenset((
     "keyword", "numbers", "operator", "pprint", "re", "reprlib", "statistics",
     "string", "struct", "textwrap", "traceback", "types", "typing", "warnings",
 ))  # fmt: skip
+
+
+_FIXED = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range)
 
 
 def is_a(value: Any, kinds: Any) -> Any:
@@ -143,6 +147,18 @@ def is_watched(value: Any) -> bool:
 def is_compared(kind: type) -> bool:
     """True for classes of this package whose objects are the sum of their attributes."""
     return getattr(kind, "_compared_by_jit", False) is True
+
+
+def is_fixed(value: Any) -> bool:
+    """True for a value that nobody can change, so that it may stand for an equal one."""
+    kind = type(value)
+    if kind is slice:
+        return all(map(is_fixed, (value.start, value.stop, value.step)))
+    if is_a(value, tuple | frozenset) and not getattr(value, "__dict__", None):
+        return all(map(is_fixed, value))
+    if is_our_type(kind):  # such as a device or an element type
+        return not (is_a(value, Tensor) or is_watched(value) or is_compared(kind))
+    return kind in _FIXED
 
 
 def python_method(kind: type, name: str) -> types.FunctionType | None:

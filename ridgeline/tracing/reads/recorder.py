@@ -26,6 +26,7 @@ from ridgeline.tracing.kept_state import Location, Stores
 from ridgeline.tracing.reads.kinds import (
     HEAP,
     is_a,
+    is_fixed,
     is_library_type,
     is_our_type,
     is_watched,
@@ -81,6 +82,7 @@ class ReadRecorder:
         self._numpy = [(setting, setting.get(MISSING)) for setting in _NUMPY_SETTINGS]
         self._doubts: list[tuple[Any, str]] = []  # what makes the trace open if it is from outside
         self._left: list[tuple[Any, Any, str]] = []  # containers, and what they were put into
+        self._returned: list[Any] = []  # objects that the function gives back
         self.open = ""  # why every call has to run Python
         self.prints = False  # inside of print(), where a text is shown and not used
         self.our_class(Tensor)
@@ -198,6 +200,12 @@ class ReadRecorder:
             self._held[id(owner)] = owner
             self._left.append((owner, value, _at_line(f"a {type(value).__name__} is left outside")))
 
+    def returns(self, value: Any) -> None:
+        """An object is given back, and no container that is built anew."""
+        if not is_fixed(value):
+            self._held[id(value)] = value
+            self._returned.append(value)
+
     def loads(self) -> None:
         """Modules are about to be loaded: what they make stays, and lies outside."""
         self._before = self._before or young_identities()
@@ -305,6 +313,7 @@ class ReadRecorder:
         owners = [read.owner for read in self._reads.values()]
         owners += [*self._tables.values(), *(value for value, _ in self._doubts)]
         owners += [part for owner, value, _ in self._left for part in (owner, value)]
+        owners += self._returned
         inherited = self._inherited()
         owners += [base for _, base in inherited]
         made = self._made([*owners, *(store.location.owner for store in self.stores.all)])
@@ -320,6 +329,9 @@ class ReadRecorder:
             outside = id(value) in self._known or id(value) not in made
             if not self.open and outside and not self.is_given(value):
                 self.open = reason
+        for value in self._returned:  # a replay would give the same one again
+            if not self.open and not self._is_outside(value, made):
+                self.open = f"the function returns a {label(value)} that it makes"
         self.stores.keep(lambda owner: self._is_outside(owner, made))
         return [
             read
