@@ -53,30 +53,41 @@ class Module(Tree, StateHooks):
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        mutation.watch(self)
-        above, own = running.module_path, self._name
-        running.module_path = f"{above}.{own}" if above and own else (above or own)
+        if modes.capture is not None:
+            mutation.watch(self)
+        here = running.__dict__  # the thread's: its attributes are slower
+        above, own = here.get("module_path", ""), self._name
+        here["module_path"] = f"{above}.{own}" if above and own else (above or own)
         try:
-            watched = None
+            if self._forward_hooks or self._forward_pre_hooks:
+                return self._call_with_hooks(args, kwargs)
             if self._backward_hooks or self._backward_pre_hooks:
-                watched = BackwardPass(self)
-            for pre, named in tuple(self._forward_pre_hooks.values()):
-                replaced = called(pre)(self, *((args, kwargs) if named else (args,)))
-                if replaced is not None and named:
-                    args, kwargs = replaced
-                elif replaced is not None:
-                    args = replaced if isinstance(replaced, tuple) else (replaced,)
-            forward = called_method(self, "forward")
-            if watched is not None:
-                args = watched.enter(args)
-            result = forward(*args, **kwargs)
-            for hook, named in tuple(self._forward_hooks.values()):
-                given = (args, kwargs, result) if named else (args, result)
-                replaced = called(hook)(self, *given)
-                result = result if replaced is None else replaced
-            return result if watched is None else watched.leave(result)
+                return self._call_with_hooks(args, kwargs)
+            if modes.call_recorder is not None:
+                return called_method(self, "forward")(*args, **kwargs)
+            return self.forward(*args, **kwargs)
         finally:
-            running.module_path = above
+            here["module_path"] = above
+
+    def _call_with_hooks(self, args: Any, kwargs: Any) -> Any:
+        watched = None
+        if self._backward_hooks or self._backward_pre_hooks:
+            watched = BackwardPass(self)
+        for pre, named in tuple(self._forward_pre_hooks.values()):
+            replaced = called(pre)(self, *((args, kwargs) if named else (args,)))
+            if replaced is not None and named:
+                args, kwargs = replaced
+            elif replaced is not None:
+                args = replaced if isinstance(replaced, tuple) else (replaced,)
+        forward = called_method(self, "forward")
+        if watched is not None:
+            args = watched.enter(args)
+        result = forward(*args, **kwargs)
+        for hook, named in tuple(self._forward_hooks.values()):
+            given = (args, kwargs, result) if named else (args, result)
+            replaced = called(hook)(self, *given)
+            result = result if replaced is None else replaced
+        return result if watched is None else watched.leave(result)
 
     # Attributes: parameters, buffers and modules live in tables of their own.
 
@@ -110,10 +121,14 @@ class Module(Tree, StateHooks):
             super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
-        for table in _TABLES:
-            members = self.__dict__.get(table)
-            if members is not None and name in members:
-                return members[name]
+        own = self.__dict__
+        if "_modules" in own:  # `__init__` has run
+            if name in own["_parameters"]:
+                return own["_parameters"][name]
+            if name in own["_modules"]:
+                return own["_modules"][name]
+            if name in own["_buffers"]:
+                return own["_buffers"][name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:
