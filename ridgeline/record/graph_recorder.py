@@ -151,6 +151,7 @@ class GraphRecorder:
         """Another recorder computed everything; reset the count of held bytes."""
         self._held_bytes = self._recorded = 0
         self.flushes += 1
+        lifted_since_flush.literals.clear()
 
     def live(self) -> list[Cell]:
         """The cells that are recorded and that somebody still holds, in program order."""
@@ -234,6 +235,7 @@ class GraphRecorder:
         self, cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason: str
     ) -> None:
         lifted_since_flush.nodes.clear()  # numbers that come now are new inputs
+        lifted_since_flush.literals.clear()
         live = dict.fromkeys(_alive(waiting))
         live.update(dict.fromkeys(cells))
         with _lock if modes.rank is None else modes.rank.flushing:

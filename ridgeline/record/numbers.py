@@ -207,6 +207,7 @@ class _Lifted(threading.local):
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
+        self.literals: dict[Any, int] = {}  # in subscripts, and how often: `tensors/literals.py`
 
 
 lifted_since_flush = _Lifted()

@@ -20,6 +20,7 @@ from ridgeline.functions.indexing import fill_ellipsis, getitem, is_basic
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import taped
 from ridgeline.record.values import read
+from ridgeline.tensors import literals
 from ridgeline.tensors.arguments import annotated
 from ridgeline.tensors.tensor import Tensor, as_view, tensor
 
@@ -173,7 +174,7 @@ def assigned(self: Tensor, index: Any, value: Any) -> tuple[Tensor, Any, Any]:
     if modes.capture is not None:
         return self, index, value
     if type(value) is float and self._memory.dtype.kind == "float":
-        value = tensor(value, dtype=self.dtype, device=self.device)
+        value = literals.number(value, self)
     return self, _in_memory(index), value
 
 
@@ -185,7 +186,7 @@ def _in_memory(index: Any) -> Any:
     if type(index) is np.ndarray and index.ndim and index.dtype.kind in "iu":
         return tensor(index)
     if type(index) is list and index and all(type(part) is int for part in index):
-        return tensor(index)
+        return literals.indices(index)
     return index
 
 
