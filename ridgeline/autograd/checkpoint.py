@@ -211,6 +211,8 @@ class _Again:
     Its last outputs are values inside that are kept: they are read, and not computed again.
     """
 
+    settled = True
+
     def __init__(self, graph: Graph, waits: Sequence[bool], kept: int) -> None:
         self._graph, self._waits, self._kept = graph, waits, kept
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from functools import partial
+from itertools import starmap
 from typing import Any, TypeVar
 
 from ridgeline.atomic import Switch, apply
+from ridgeline.autograd.joints import (
+    Gradients,
+    WayBack,
+    are_watched,
+    computed,
+    joints_in,
+    joints_let_go,
+    pass_back,
+    unfold,
+)
 from ridgeline.autograd.letting_go import (
+    Variables,
     check_history,
     check_root,
     let_go,
@@ -27,13 +39,15 @@ from ridgeline.ops.differentiate import (
     leading_to,
     ones_like,
     passed_by,
+    reach,
     reverse,
 )
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.ops.movement import stretch
 from ridgeline.ops.placed import MICROBATCH, Replicate, placed, placed_as_state
+from ridgeline.ops.tracking import must_run
 from ridgeline.record import mutation, recorder
-from ridgeline.record.cells import CUT, GRAPH, LEAF
+from ridgeline.record.cells import CUT, GRAPH, LEAF, Unsupported
 from ridgeline.record.memory import reads_shared
 from ridgeline.record.modes import (
     called,
@@ -185,6 +199,12 @@ def backward(
     for cotangent in cotangents:
         stamp(cotangent, mark)
     order = flowing(outputs)
+    if joints := joints_in(order):
+        retain = create_graph if retain_graph is None else retain_graph
+        plain = wanted is None and not create_graph and modes.anomaly is None
+        if plain and _over_joints(roots, outputs, cotangents, order, joints, retain):
+            return
+        order = _unfolded(outputs)
     check_history(order, wanted)
     if modes.capture is not None:
         modes.capture.check_backward(order)
@@ -198,7 +218,7 @@ def backward(
         turns = claimed([owner._cell for owner in owners.values()])
         what = partial(_accumulate, order, active, outputs, cotangents, owners, create_graph)
         totals = in_turn(turns, partial(_whole, what, owners.values()))
-    _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
+    _look([owner.grad for owner, _ in totals if owner.grad is not None], "backward")
     _compute_if_due(order, outputs)
     if not (create_graph if retain_graph is None else retain_graph):
         if wanted is not None:  # others may be behind what these are reached through
@@ -207,6 +227,88 @@ def backward(
 
 
 upcalls.backward = backward
+
+
+def _unfolded(outputs: Sequence[Node]) -> list[Node]:
+    """All nodes that cotangents may reach, those behind joints too."""
+    while joints := joints_in(order := flowing(outputs)):
+        unfold(joints)
+    return order
+
+
+def _over_joints(
+    roots: Sequence[Tensor],
+    outputs: Sequence[Node],
+    cotangents: Sequence[Node],
+    order: Sequence[Node],
+    joints: Sequence[Node],
+    retain: bool,
+) -> bool:
+    """Go backward through nodes and then through segments; False, and nothing is changed, where
+    gradients are watched or a segment has no program for it.
+    """
+    way, owners = WayBack(joints), owners_in(order)
+    variables = {**way.variables, **{id(owner): owner for owner in owners.values()}}
+    if way.is_watched() or are_watched(variables.values()) or _watchers(order, CUT):
+        return False
+    if any(map(must_run, order)):
+        return False
+    check_history(order, None)
+    targets = [*owners, *joints]
+    active = leading_to(order, targets)
+
+    def go() -> bool:
+        parts = _parts(order, active, outputs, cotangents, targets, made_now=len(order) < 2)
+        found, behind = Gradients(), dict(zip(joints, parts[len(owners) :]))
+        totals = _summed(owners, parts)
+        try:
+            nodes = [found.added(owner, part) for owner, part in totals]
+            given = [part for part in behind.values() if part is not None]
+            buffers = iter(computed([*nodes, *given]))
+            for owner, _ in totals:
+                found.keep(owner, next(buffers))
+            reached = [joint for joint, part in behind.items() if part is not None]
+            lost = pass_back(dict(zip(reached, buffers)), found)
+            changes = [*found.changes(), *([] if retain else joints_let_go(lost))]
+        except Unsupported:
+            return False
+        apply(starmap(setattr, changes))
+        return True
+
+    if not in_turn(claimed([owner._cell for owner in variables.values()]), go):
+        return False
+    if not retain:
+        let_go(roots, active, Variables([], reach(order, dict.fromkeys(targets, 1))), known=False)
+    return True
+
+
+def _parts(
+    order: Sequence[Node],
+    active: Set[Node],
+    outputs: Sequence[Node],
+    cotangents: Sequence[Node],
+    targets: Sequence[Node],
+    watchers: Mapping[Node, Watcher] | None = None,
+    made_now: bool = False,
+) -> list[Node | None]:
+    """The gradients of targets; None where there is none."""
+    ready = None if made_now else awaited(order, outputs, targets, active)
+    if ready is None:
+        return reverse(outputs, cotangents, targets, watchers, order, active)
+    known = gradients(outputs, cotangents, ready)
+    return [known.get(target) for target in targets]
+
+
+def _summed(
+    owners: Mapping[Node, Tensor], parts: Sequence[Node | None]
+) -> Collection[tuple[Tensor, Node]]:
+    """The gradient of each variable, which may be several nodes of a graph."""
+    totals: dict[int, tuple[Tensor, Node]] = {}
+    for owner, part in zip(owners.values(), parts):
+        if part is not None:
+            before = totals.get(id(owner))
+            totals[id(owner)] = (owner, part if before is None else add_nodes(before[1], part))
+    return totals.values()
 
 
 def _compute_if_due(order: Sequence[Node], outputs: Sequence[Node]) -> None:
@@ -237,26 +339,18 @@ def _accumulate(
     cotangents: Sequence[Node],
     owners: Mapping[Node, Tensor],
     create_graph: bool,
-) -> dict[int, tuple[Tensor, Node]]:
-    """Add gradients to the `.grad` of their owners, with their hooks; the gradients by owner."""
+) -> Collection[tuple[Tensor, Node]]:
+    """Add gradients to the `.grad` of their owners, with their hooks; these with gradients."""
     mode = GRAPH if create_graph else CUT
     watchers = _watchers(order, mode)
-    made_now = create_graph or watchers or modes.capture is not None or modes.anomaly is not None
-    ready = None if made_now else awaited(order, outputs, list(owners), active)
-    if ready is None:
-        parts = reverse(outputs, cotangents, list(owners), watchers, order, active)
-    else:
-        known = gradients(outputs, cotangents, ready)
-        parts = [known.get(target) for target in owners]
-    totals: dict[int, tuple[Tensor, Node]] = {}
-    for (key, owner), part in zip(owners.items(), parts):
-        if part is not None:
-            before = totals.get(id(owner))
-            totals[id(owner)] = (owner, part if before is None else add_nodes(before[1], part))
-        del key
-    hooked = _have_hooks([owner for owner, _ in totals.values()])
+    made_now = (
+        create_graph or bool(watchers) or modes.capture is not None or modes.anomaly is not None
+    )
+    parts = _parts(order, active, outputs, cotangents, list(owners), watchers, made_now)
+    totals = _summed(owners, parts)
+    hooked = _have_hooks([owner for owner, _ in totals])
     together = modes.eager and not hooked
-    added = [*totals.values()]
+    added = [*totals]
     if hooked:  # what was used last is told of its gradient first, as in torch
         added.reverse()
     with Switch(modes, eager=False) if together else nullcontext():
@@ -265,9 +359,9 @@ def _accumulate(
             _add_gradient(owner, final, create_graph)
             _after(owner)
     if together:  # one by one they would compute anew what they share
-        grads = [owner.grad for owner, _ in totals.values()]
+        grads = [owner.grad for owner, _ in totals]
         recorder.realize([grad._cell for grad in grads if grad is not None])
-    _join([owner for owner, _ in totals.values()])
+    _join([owner for owner, _ in totals])
     return totals
 
 
@@ -346,7 +440,7 @@ def grad(
     _look(roots, "forward")
     nodes = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
-    order = flowing(nodes)
+    order = _unfolded(nodes)
     check_history(order, wanted)
     mode = GRAPH if create_graph else CUT
     keys = [_keys_of(tensor, order) for tensor in wanted]

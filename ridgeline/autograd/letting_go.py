@@ -51,15 +51,20 @@ def owners_in(order: Iterable[Node]) -> dict[Node, Tensor]:
     return found
 
 
-def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> None:
-    """A pass from roots through some nodes is over: close the ways on which values were read."""
+def let_go(
+    roots: Sequence[Tensor], passed: Set[Node], variables: Variables, known: bool = True
+) -> None:
+    """A pass from roots through some nodes is over: close the ways on which values were read.
+
+    Where not all variables behind them are `known`, another pass may go none of these ways.
+    """
     tops: dict[Track, Node] = {root._resolved()[1]: read(root) for root in roots}
     cells = recorder.tracked() if modes.capture is None else _made_in(modes.capture)
     for cell in cells:
         if cell.node in passed:
             tops[graph_track(cell)] = cell.node
     found, closed = remains_below(dict.fromkeys(tops.values()), passed, variables.reach)
-    references = [*map(_reference, variables.owners)]
+    references = [*map(_reference, variables.owners)] if known else None
     running.let_go += 1
     partly = 0  # variables to which copies lead
     copied: dict[Node, tuple[Node, ...]] = {}
@@ -67,7 +72,7 @@ def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> 
         copy, lost, left = found[node]
         if lost and track.mode == GRAPH:
             details = rare(track)
-            details.spent, details.behind, details.rest = True, (references, lost), None
+            details.spent, details.behind, details.rest = True, _behind(references, lost), None
             details.formers += (weakref.ref(node),)
             if left & ~lost:
                 partly |= left
@@ -75,13 +80,18 @@ def let_go(roots: Sequence[Tensor], passed: Set[Node], variables: Variables) -> 
                 details.formers += (weakref.ref(copy),)
                 copied[node] = (copy, details.rest)
     for node in closed if partly else ():
-        found[node].copy.attrs = LetGo(node.types[0], (references, found[node].lost), partly)
+        ended = LetGo(node.types[0], _behind(references, found[node].lost), partly)
+        found[node].copy.attrs = ended
     if observed:
         _move_watches(passed, {n: copied.get(n, (part.copy,)) for n, part in found.items()})
     for cell in cells if modes.capture is None else ():
         part = found.get(cell.node)
         if part is not None and part.lost and cell.node.buffer is not None:
             settle(cell)
+
+
+def _behind(references: Sequence[Callable[[], Tensor | None]] | None, lost: int) -> Behind:
+    return None if references is None else (references, lost)
 
 
 def _made_in(capture: RunningCapture) -> list[Cell]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from ridgeline.autograd.settled_code import SettledCode, is_constant, is_same, settled
 from ridgeline.errors import GradientError
@@ -48,6 +48,7 @@ class Kept:
 class WrittenRule(recorder.ConstantArgument):
     """The rule of one call: the class, its backward, and what forward left to that."""
 
+    settled: ClassVar[bool] = True
     function: type
     rule: FunctionType
     given: tuple[tuple[str, Any], ...]  # attributes of the context: constants, and `Kept`

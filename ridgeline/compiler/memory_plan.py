@@ -518,7 +518,8 @@ def _peak_live(ranges: Sequence[LiveRange], sizes: Sequence[int]) -> int:
 def verify_layout(stages: Stages, layout: Layout) -> None:
     """Check that temporaries that share memory are never live together and fit the arena."""
     alive, sizes = lives(layout), _sizes(stages, layout)
-    placed = sorted((offset, slot) for slot, offset in layout.arena if slot in sizes)
+    # what has no bytes shares none
+    placed = sorted((offset, slot) for slot, offset in layout.arena if sizes.get(slot, 0))
     for number, (offset, slot) in enumerate(placed):
         end = offset + sizes[slot]
         require(end <= layout.arena_bytes, "a temporary lies in the arena", slot, offset, end)

@@ -52,7 +52,10 @@ class NarrowAttrs(Attrs):
 
 
 class Rule(Protocol):
-    """A gradient rule for some outputs of some inputs, as nodes; `reads` are those it keeps."""
+    """A gradient rule for some outputs of some inputs, as nodes; `reads` are those it keeps.
+
+    One that has an attribute `settled` gives the same in any pass, and does nothing else.
+    """
 
     def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]: ...
 
@@ -138,6 +141,8 @@ def custom(
 class _Unchanged:
     """The rule of a value that was put in another's place: derivatives are the other's."""
 
+    settled = True
+
     def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """Reverse mode."""
         return cotangents
@@ -158,6 +163,11 @@ def overwritten(before: Node, value: Node) -> Node:
     """A value written over another while nobody looked: derivatives pass to what was there."""
     # of several writes, the first found what was computed
     return custom((value,), (written_over(before),), _UNCHANGED)
+
+
+def must_run(node: Node) -> bool:
+    """True for values with a rule that runs in every pass, since it may do anything."""
+    return node.op is CUSTOM and not getattr(node.attrs.rule, "settled", False)
 
 
 def written_over(node: Node) -> Node:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ridgeline import dtypes
@@ -50,6 +51,50 @@ class LetGo(LeafAttrs):
     besides: int = 0  # bits of variables to which copies lead of other parts of that graph
 
 
+serials = count()  # of segments
+
+
+class Unsupported(Exception):
+    """A backward pass that goes through nodes alone."""
+
+
+class Segment(Protocol):
+    """Calls that were computed together, and the graph of their results: `tape/segments.py`."""
+
+    serial: int  # gradients flow to segments with lower numbers
+    joints: dict[int, tuple[weakref.ref[Node], weakref.ref[Cell]]]  # its results, by number
+
+    def unfold(self) -> None:
+        """Record the calls: then each of their joints stands before the graph that it had."""
+
+    def targets(self) -> Iterator[Any]:
+        """The variables, and joints of other segments, that gradients may flow to."""
+
+    def back(
+        self, given: Mapping[int, Any], total: Callable[[Any], Any]
+    ) -> tuple[list[tuple[Any, Any]], frozenset[int]]:
+        """The gradients of targets, added to `total` of them, for those of some results.
+
+        And the results from which no other pass may start. Raises `Unsupported`.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class GraphJoint(LeafAttrs):
+    """Marks a leaf that is a result of a segment, which knows how gradients go on from there."""
+
+    segment: Segment
+    number: int  # of the result
+
+
+def unfolded(joint: Node) -> Node:
+    """The node that a result of a segment had there, or any other node as it is."""
+    if isinstance(joint.attrs, GraphJoint):
+        joint.attrs.segment.unfold()
+        return joint.inputs[0]
+    return joint
+
+
 class Rare:
     """Rarely used fields of a track: a variable's identity, shared memory, a freed graph."""
 
@@ -81,9 +126,6 @@ class Deferred(Protocol):
 
     def leave(self) -> None:
         """Record them: then every cell that they returned has its node."""
-
-    def value(self, cell: Cell) -> Node | None:
-        """The value of a cell without a node, if it was computed; its graph is kept."""
 
 
 class Track:
@@ -122,9 +164,7 @@ class Cell(Track):
     @property
     def computed(self) -> bool:
         """True if its value was computed; deferred calls stay deferred."""
-        if self.types is None:
-            return self.node.buffer is not None
-        return self.run is not None and self.run.value(self) is not None
+        return self.types is None and self.node.buffer is not None
 
     def __getattr__(self, name: str) -> Any:
         """The node, if it is missing: the calls that return it are recorded."""

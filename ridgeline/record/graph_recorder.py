@@ -50,7 +50,7 @@ class GraphRecorder:
 
     __slots__ = (
         "_held_bytes", "_most_listed", "_most_tracked", "_on_mesh", "_recorded", "drawn", "flushes",
-        "meshes", "on_mesh", "pending", "piled_up", "ran", "served", "with_graphs",
+        "joined", "meshes", "on_mesh", "pending", "piled_up", "ran", "served", "with_graphs",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,6 +69,8 @@ class GraphRecorder:
         # of whoever records through this recorder: much has piled up, and a flush ran a match
         self.piled_up: Callable[[str], None] = self.flush
         self.ran: Callable[[Match, Mapping[Cell, Node], Sequence[Node], Drawn], None] | None = None
+        # gives results that keep a graph segments of their own; the rest is left as it is
+        self.joined: Callable[[GraphRecorder, list[Cell]], list[Cell]] | None = None
         self.served = False  # a program is coming for what is recorded: none is made besides
 
     def call(
@@ -265,7 +267,10 @@ class GraphRecorder:
                     match.generalize()
             _settle(before, nodes)
             recorded.count = 0 if modes.capture is None else recorded.count
-            self._track(c for c in live if graph_track(c).mode == GRAPH and c.node.inputs)
+            graphs = [c for c in live if graph_track(c).mode == GRAPH and c.node.inputs]
+            if graphs and self.joined is not None:
+                graphs = self.joined(self, graphs)
+            self._track(graphs)
 
     def _track(self, cells: Iterable[Cell]) -> None:
         """Remember cells that are computed with their graph, until a backward pass is through."""

@@ -44,22 +44,12 @@ def settled(cell: Cell) -> Node:
     """The node of a cell, computed if necessary, to look at its value."""
     running.looked = True
     if cell.types is not None:  # a result of deferred calls, which may be computed as it is
-        known = _known(cell)
-        if known is None:
-            realize([cell])
-            known = _known(cell)
-        if known is not None:
-            return known
+        realize([cell])
     node = refresh(cell)
     while node.buffer is None:  # again where another thread wrote to it in the meantime
         realize([cell])
         node = cell.node
     return node
-
-
-def _known(cell: Cell) -> Node | None:
-    """The value of a cell that keeps a graph and has no node."""
-    return None if cell.types is None or cell.run is None else cell.run.value(cell)
 
 
 def array_of(node: Node) -> Array:

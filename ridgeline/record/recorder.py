@@ -179,9 +179,6 @@ def accumulating(owner: Any, before: Any) -> None:
 
 def starts_from(root: Any) -> None:
     """A backward pass starts from a tensor."""
-    cell = root._cell
-    if cell.types is not None and cell.computed:
-        cell.run.leave()
     _thread.recorder.starts_from(root)
 
 

@@ -36,6 +36,7 @@ from ridgeline.record.cells import (
     LEAF,
     PLAIN,
     Cell,
+    GraphJoint,
     LetGo,
     Step,
     Track,
@@ -118,7 +119,7 @@ def read(source: Handle) -> Node:
     if steps and track.mode == LEAF:
         steps = steps[len(rare(track).steps) :]  # the base is the variable, itself a view
     # who reads a computed value without its graph does not keep that graph alive
-    bare = track.mode == CUT and base.buffer is not None and base.inputs and capture is None
+    bare = track.mode == CUT and base.buffer is not None and capture is None and _has_graph(base)
     if not steps and not bare:
         return base
     seen = source._seen
@@ -139,6 +140,10 @@ def read(source: Handle) -> Node:
     if capture is None or cell is source._cell or not capture.symbolic:
         source._seen = (base, result, marks)
     return result
+
+
+def _has_graph(node: Node) -> bool:
+    return bool(node.inputs) or isinstance(node.attrs, GraphJoint)
 
 
 def operand(source: Handle, most: int | None = None) -> Node:

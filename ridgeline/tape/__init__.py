@@ -8,9 +8,9 @@ recorder could have left it in, but that its cell may have no node yet.
   `tracked` and every call that is not the known one; from any thread, for `cell.run` says whose
   calls they are. It makes the matched calls on cells of its own, and gives everybody all of their
   results in one step (`earnest.py`), so that an interrupt leaves either nothing or everything done.
-- A flush leaves results that keep a graph without nodes, with their values (`Past`). Their calls
-  are made again should somebody need the graph. A matched call leads further through it where its
-  run takes over the one before the flush (`continued.py`).
+- A flush leaves results that keep a graph as leaves that know its calls (`GraphJoint`), which are
+  made again should somebody need the graph. Backward passes go through the calls of one flush
+  after the other, by programs of their own (`segments.py`).
 - A match means that recording would give the same nodes. So all that shapes what a call records is
   compared: arguments, modes, line, defaults, how gradients stand, and what the call asked about
   values (`Look`). A call that goes by values in another way is on no tape.

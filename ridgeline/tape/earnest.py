@@ -9,7 +9,7 @@ ends it before that, such as Ctrl-C, leaves the run deferred as it was.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, starmap
 from operator import methodcaller
@@ -20,17 +20,18 @@ from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import PROJ, Node, keep_output
 from ridgeline.graph.origins import running
-from ridgeline.record.cells import LEAF, Cell, Rare, Track
+from ridgeline.ops.tracking import TAG, tag
+from ridgeline.record.cells import LEAF, Cell, GraphJoint, Rare, Track
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder, settle
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import drawing, record_with
 from ridgeline.record.upcalls import upcalls
-from ridgeline.tape.continued import sources
-from ridgeline.tape.entries import Entry, Many, Ref, Shown, Varying
+from ridgeline.tape.entries import Entry, Many, NotTaped, Ref, Shown, Varying
 from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor, holding
 
 if TYPE_CHECKING:
+    from ridgeline.tape.endings import Ending
     from ridgeline.tape.outside import Outside
     from ridgeline.tape.run import Draws, Past, Run
 
@@ -53,43 +54,22 @@ class Owner:
 
 
 class Earnest:
-    """The calls of one run, and of those that it took over, made on cells of their own."""
+    """The calls of one run, made on cells of their own."""
 
-    def __init__(self, run: Run, variables: dict[int, Tensor] | None = None) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
-        # what stands for variables, by the identity of their tracks: one for all runs
-        self._stand_ins: dict[int, Tensor] = {} if variables is None else variables
-        self.before = [(taken, Earnest(other, self._stand_ins)) for taken, other in run.before]
         self._recorder = GraphRecorder()
         self._recorder.piled_up = lambda reason: None
         self.cells: dict[int, Cell] = {}  # by number
-        self._variables: dict[int, Tensor] = {}  # by the number of their memory
+        self.variables: dict[
+            int, Tensor
+        ] = {}  # what stands for them, by the number of their memory
 
     def make(self) -> None:
         """Make all calls, and give everybody what came of them."""
         self.calls()
         if self.run.deferred:  # else what a signal's handler reads came before
             apply(self._published())
-
-    def make_before(self) -> None:
-        """Make the calls of runs that were taken over by one that is recorded."""
-        self._calls_before()
-        run = self.run
-        if not run.unmade:
-            return
-        changes: list[Change] = [(run, "unmade", False), (run, "sources", sources(self))]
-        held: list[Cell] = []
-        for number in run.known:
-            public = run.cell(number)
-            if public is not None and public.run is run and public.types is not None:
-                cell = self.cells[number]
-                changes += [*_state(cell, public), (public, "rare", cell.rare)]
-                held.append(public)
-        for _, earnest in self.before:
-            for number, variable in earnest._variables.items():
-                changes += earnest._variable(number, variable)
-        tracked = map(run.recorder.with_graphs.extend, ([*map(weakref.ref, held)],))
-        apply(chain(starmap(setattr, changes), tracked))
 
     @property
     def drawn(self) -> Drawn:
@@ -101,17 +81,17 @@ class Earnest:
         self.calls()
         past = self.run.past
         if past is not None:  # else what a signal's handler reads came before
-            self._fill(past)
-            apply(self._regained(past))
+            self.fill(past)
+            apply(self._regained())
 
-    def _fill(self, past: Past) -> None:
+    def fill(self, past: Past) -> list[Node]:
         """Give nodes the values that were computed for them, those that passes read too."""
         outputs = past.ending.outputs
         nodes = {output.result: self.cells[output.number].node for output in outputs}
         roots = [nodes[place] for place in sorted(nodes)]
         kept = [self.cells[output.number] for output in outputs if output.kept]
         tracked = [cell.node for cell in kept if cell.rare is None or not cell.rare.spent]
-        wanted = upcalls.match(roots, tracked, "").wanted if tracked else roots
+        wanted = list(upcalls.match(roots, tracked, "").wanted) if tracked else roots
         if [node.types[0] for node in wanted] != past.ending.types:
             wanted = roots  # what else a pass reads is computed again
         for node, buffer in zip(wanted, past.results):
@@ -119,33 +99,62 @@ class Earnest:
                 node.buffer = buffer
                 if node.op is PROJ:
                     keep_output(node)
-        for cell in (*kept, *[self.cells[number] for number in past.ending.carried]):
+        for cell in kept:
             settle(cell)
+        return wanted
 
-    def _regained(self, past: Past) -> Iterator[Any]:
+    def _regained(self) -> Iterator[Any]:
         """What changes for those who hold tensors that keep a graph."""
         run = self.run
         changes: list[Change] = []
-        held: list[Cell] = []
-        for number in past.values:
-            public = run.cell(number)
-            if public is not None and public.run is run and public.types is not None:
-                cell = self.cells[number]
-                changes += [*_state(cell, public), (public, "rare", cell.rare)]
-                changes.append((public, "run", None))
-                held.append(public)
-        for number, variable in self._variables.items():
+        held: list[weakref.ref[Cell]] = []
+        for number, (reference, holder) in run.joints.items():
+            joint = reference()
+            if joint is not None and isinstance(joint.attrs, GraphJoint):
+                behind = tag(self.cells[number].node)
+                changes += [(joint, "op", TAG), (joint, "inputs", behind.inputs)]
+                changes.append((joint, "attrs", behind.attrs))
+                held.append(holder)
+        for number, variable in self.variables.items():
             details, owner = variable._track.rare, run.owner(number)
             assert details is not None
             changes.append((details.owner, "of", None if owner is None else weakref.ref(owner)))
         changes.append((run, "past", None))
-        tables = (run.log, run.made, run.outside, run.before)
-        tracked = map(run.recorder.with_graphs.extend, ([*map(weakref.ref, held)],))
+        tables = (run.log, run.outside, run.joints)
+        tracked = map(run.recorder.with_graphs.extend, (held,))
         return chain(starmap(setattr, changes), map(methodcaller("clear"), tables), tracked)
+
+    def kept(self, ending: Ending) -> dict[int, Node]:
+        """The nodes of results that keep a graph, by number."""
+        return {o.number: self.cells[o.number].node for o in ending.outputs if o.kept}
+
+    def target_of(self, joints: Mapping[int, int]) -> Callable[[Node], int | None]:
+        """What gives the number of a variable, or of a result of a run before, for its node.
+
+        `joints` has those of the latter, by the identity of their nodes.
+        """
+        variables = {id(variable): number for number, variable in self.variables.items()}
+
+        def number_of(node: Node) -> int | None:
+            owner = None if node.owner is None else node.owner()
+            if owner is None:
+                return joints.get(id(node))
+            if id(owner) not in variables:
+                raise NotTaped("a graph that leads to something else")
+            return variables[id(owner)]
+
+        return number_of
+
+    def variables_as_nodes(self) -> dict[int, int]:
+        """The numbers of variables by the identity of the nodes that stand for them in graphs."""
+        return {
+            id(details.key): number
+            for number, variable in self.variables.items()
+            if (details := variable._track.rare) is not None and details.key is not None
+        }
 
     def calls(self) -> None:
         """Make all calls."""
-        self._calls_before()
         for number, outside in self.run.outside.items():
             if not outside.block:
                 self._take_in(number, outside)
@@ -164,32 +173,14 @@ class Earnest:
         """What memory from outside was when it was first used."""
         return self.run.outside[number].node
 
-    def _calls_before(self) -> None:
-        """Make the calls of runs that were taken over; what they gave has its values."""
-        for taken, earnest in self.before:
-            earnest.calls()
-            past = earnest.run.past
-            assert past is not None
-            earnest._fill(past)
-            for there, here in taken.numbers.items():
-                self.cells[here] = earnest.cells[there]
-                self._recorder.with_graphs.append(weakref.ref(earnest.cells[there]))
-
     def _take_in(self, number: int, outside: Outside) -> None:
         """Memory from outside as it was when it was first used."""
-        known = self._stand_ins.get(id(outside.variable))
-        if known is not None:  # a run before has the variable, though perhaps with other memory
-            self._variables[number], cell = known, known._cell
-            self.cells[number] = cell
-            if cell.node is not outside.node:
-                cell.node, cell.version = outside.node, outside.version
-            return
         cell = self.cells[number] = Cell(self._memory(number), outside.mode, None)
         cell.version = outside.version
         public = outside.variable
         if public is None:
             return
-        variable = self._variables[number] = self._stand_ins[id(public)] = _new(Tensor)
+        variable = self.variables[number] = _new(Tensor)
         track = cell if outside.own else Track(LEAF, None)
         track.rare = Rare()
         track.rare.owner = Owner(variable)
@@ -202,7 +193,7 @@ class Earnest:
         split = len(values) - len(entry.names)
         for gradient in entry.grads:
             before = None if gradient.before is None else self._handle(gradient.before)
-            self._variables[gradient.owner]._details().grad = before
+            self.variables[gradient.owner]._details().grad = before
         path = "" if entry.mark is None else entry.mark[2]
         switch = Switch(modes, gradients=entry.gradients, autocast=entry.autocast)
         here = Switch(running, module_path=path, replayed=entry.mark)
@@ -210,7 +201,7 @@ class Earnest:
             made = entry.function(*values[:split], **dict(zip(entry.names, values[split:])))
         self._note(entry.result, made)
         for gradient in entry.grads:
-            left = self._variables[gradient.owner].grad
+            left = self.variables[gradient.owner].grad
             if gradient.before is None and left is not None:
                 self.cells[gradient.number] = left._cell
         return made
@@ -243,7 +234,7 @@ class Earnest:
             made = holding(self._memory(ref.number), ref.mode)
             made._steps = ref.steps
             return made
-        variable = self._variables.get(ref.number) if ref.mode == LEAF else None
+        variable = self.variables.get(ref.number) if ref.mode == LEAF else None
         if variable is not None and not ref.steps:
             return variable
         made = _new(Tensor)
@@ -272,21 +263,15 @@ class Earnest:
                 changes += [*_state(cell, public), (public, "rare", cell.rare)]
             elif outside.is_written(run):
                 changes += [*_state(cell, public), *_rare(cell, public)]
-        for number, variable in self._variables.items():
+        for number, variable in self.variables.items():
             changes += self._variable(number, variable)
         held = [made for r in self._recorder.pending if (made := r()) is not None]
         moved = [weakref.ref(places[id(made)]) for made in held if id(made) in places]
-        changes += [(run, "deferred", False), (run, "unmade", False)]
-        if self.before:  # what is recorded now may be learnt, with what it took of them
-            changes.append((run, "sources", sources(self)))
+        changes.append((run, "deferred", False))
         changes.append((run, "calls", run.calls + len(run.log)))
         changes.append((run, "path", [*run.path, *run.calls_in_order()]))
-        graphs = [made for number in run.known if (made := run.cell(number)) is not None]
         spent = {spent.number for entry, _ in run.log for spent in entry.spent}
-        lists = (
-            (graph.pending, moved), (graph.drawn, self._recorder.drawn),
-            (graph.with_graphs, [*map(weakref.ref, graphs)]),
-        )  # fmt: skip
+        lists = (graph.pending, moved), (graph.drawn, self._recorder.drawn)
         return chain(
             starmap(setattr, changes),
             starmap(list.extend, lists),

@@ -36,13 +36,12 @@ from ridgeline.functions.random import Generator
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Mark, is_inside, running
 from ridgeline.ops.gather import Question
-from ridgeline.record.cells import Step
+from ridgeline.record.cells import Step, Unsupported
 from ridgeline.record.recorder import ConstantArgument, RanRule
 from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from ridgeline.execution.open_programs import OpenProgram
-    from ridgeline.tape.continued import Taken
     from ridgeline.tape.endings import Ending
     from ridgeline.tape.openings import OpenEnding, Opening
     from ridgeline.tape.quick import Views
@@ -57,8 +56,8 @@ _PLAIN = (
 )  # fmt: skip
 
 
-class NotTaped(Exception):
-    """A call that no entry can stand for."""
+class NotTaped(Unsupported):
+    """A call that no entry can stand for, or a pass through calls that no program can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,9 @@ class Ref:
     """A tensor among the arguments of a call.
 
     Its memory was MADE or written by the tape, or comes from outside: KNOWN if the tape has it
-    already, FIRST if not, BLOCK where only a block of it is read. What the run before a flush made
-    and keeps a graph is PAST, where the call has that run taken over; CLOSED is memory whose graph
-    was let go, and that gradients would have flown through.
+    already, FIRST if not, BLOCK where only a block of it is read. What a run before a flush made
+    and keeps its graph is PAST; CLOSED is memory whose graph was let go, and that gradients would
+    have flown through.
     """
 
     number: int
@@ -77,7 +76,6 @@ class Ref:
     mode: int  # of the track
     own: bool  # is the cell itself the track
     steps: tuple[Step, ...]
-    taken: Taken | None = None  # the run before, whose result it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +210,13 @@ class Place:
     """A place on a tape: the calls that came next, and what a flush computed there."""
 
     __slots__ = (
-        "__weakref__", "endings", "index", "last", "length", "lines", "misses", "needed",
+        "__weakref__", "crowded", "endings", "index", "last", "length", "lines", "misses", "needed",
         "needed_at", "next", "open_endings", "openings", "programs", "rest", "why",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.next: dict[Any, list[Entry]] = {}  # by function, what came last before others
+        self.crowded = False  # of some function there are more than these
         # all of them, by function and line, and there by numbers among arguments
         self.lines: dict[Any, dict[Any, list[Entry]]] = {}
         self.endings: dict[bytes, Ending] = {}  # by which results are held
@@ -237,7 +236,7 @@ class Place:
 
     def keep(self, entry: Entry, numbers: Any) -> None:
         """A call came that was not known: next time it is the first to be tried."""
-        at_line = self.lines.setdefault(_line(entry.function, entry.caller, entry.mark), {})
+        at_line = self.lines.setdefault(line_of(entry.function, entry.caller, entry.mark), {})
         any_numbers = entry.transparent and not entry.exact
         at_line.setdefault(None if any_numbers else numbers, []).insert(0, entry)
         self.try_first(entry)
@@ -248,7 +247,9 @@ class Place:
         What shows memory stands behind calls that do something, since it fits almost all.
         """
         known = self.next.setdefault(entry.function, [])
-        others = [other for other in known if other is not entry][: MOST_TRIED - 1]
+        others = [other for other in known if other is not entry]
+        self.crowded |= len(others) >= MOST_TRIED
+        others = others[: MOST_TRIED - 1]
         known[:] = [*others, entry] if entry.transparent else [entry, *others]
 
     def at_line(
@@ -259,7 +260,7 @@ class Place:
         Lines have nothing to do with each other: how many others came here in a long process, such
         as from cells of a notebook that run again, keeps none from being known.
         """
-        return self.lines.get(_line(function, caller, mark), {})
+        return self.lines.get(line_of(function, caller, mark), {})
 
     def drop(self, entry: Entry) -> None:
         """Forget a call that came here."""
@@ -288,7 +289,7 @@ class Place:
         self.why = why
 
 
-def _line(function: Any, caller: tuple[CodeType, int], mark: Mark | None) -> Any:
+def line_of(function: Any, caller: tuple[CodeType, int], mark: Mark | None) -> Any:
     """A function and the line that calls it, whose code the entry of the call keeps alive."""
     users = () if mark is None else (id(mark[0]), *mark[1:])
     return function, id(caller[0]), caller[1], users

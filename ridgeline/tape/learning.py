@@ -19,7 +19,6 @@ from ridgeline.tape.entries import (
     BLOCK,
     MADE,
     MOST_TRIED,
-    PAST,
     Entry,
     Gradient,
     Look,
@@ -32,7 +31,7 @@ from ridgeline.tape.entries import (
     Write,
     numbers_in,
 )
-from ridgeline.tape.memory import is_closed, is_resident
+from ridgeline.tape.memory import is_closed, is_joint, is_resident
 from ridgeline.tape.quick import note_way
 from ridgeline.tape.run import Run
 from ridgeline.tensors.differentiable import Extra
@@ -62,7 +61,6 @@ def described(
 ) -> Entry:  # fmt: skip
     """A call as an entry, without what comes of it."""
     run.forget_trial()
-    run.described.clear()
     count = run.count
     blocks = function not in writers
     numbers = varying.described(run, function, args, named)
@@ -217,9 +215,9 @@ def note_effects(run: Run, entry: Entry, made: Any, seen: Observed) -> None:
         number = cell.slot if cell.run is run else run.numbers.get(id(cell))
         if cell.version != version or cell.mode != mode:
             if mode == GRAPH and cell.run is not run:
-                raise NotTaped("a write to what keeps a graph")
-            if number in run.known:
-                raise NotTaped("a write to what keeps a graph")
+                known = None if number is None else run.outside.get(number)
+                if known is None or not is_joint(known.node):
+                    raise NotTaped("a write to what keeps a graph")
             if number is None or cell.node.buffer is not None:
                 raise NotTaped("a write that has its value")
             writes[number] = Write(number, cell.version - version, cell.mode)
@@ -270,8 +268,10 @@ def does_the_same(run: Run, entry: Entry, made: Any, seen: Observed) -> None:
 
 def _leads_back(run: Run, ref: Ref) -> bool:
     """True for a tensor with a graph of before the last flush, which is none of the tape's."""
-    outside = None if ref.kind in (MADE, PAST) else run.outside.get(ref.number)
-    return ref.mode == GRAPH and outside is not None and not is_closed(outside.node)
+    outside = None if ref.kind == MADE else run.outside.get(ref.number)
+    if ref.mode != GRAPH or outside is None:
+        return False
+    return not (is_closed(outside.node) or is_joint(outside.node))
 
 
 def _learnt_gradients(run: Run, seen: Observed, writes: dict[int, Write]) -> tuple[Gradient, ...]:

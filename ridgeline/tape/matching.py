@@ -7,13 +7,32 @@ from math import isfinite
 from types import FrameType
 from typing import Any
 
+from ridgeline.execution import flush_log
 from ridgeline.graph.origins import here, running
 from ridgeline.record.modes import modes
-from ridgeline.tape.entries import MADE, MOST_TRIED, Entry, Ref, Varying, is_line, numbers_in
+from ridgeline.tape.entries import MADE, Entry, Ref, Varying, is_line, numbers_in
 from ridgeline.tape.learning import accumulates, is_settled
 from ridgeline.tape.openings import OpenTape
 from ridgeline.tape.run import Run
 from ridgeline.tensors.tensor import Tensor
+
+
+def is_promising(entry: Entry) -> bool:
+    """True where the calls that begin with this one may be the known ones."""
+    place = entry.after
+    if place.rest:
+        place.rest -= 1
+        flush_log.unmatched(f"recorded for a while, since before {place.why}")
+        return False
+    if any(program.ready() for program in place.programs):
+        return True
+    if place.last is None:
+        flush_log.unmatched(place.why or "it is being learnt")
+    elif not place.last.known.ready():
+        flush_log.unmatched("its program is not compiled yet")
+    else:
+        return True
+    return False
 
 
 def known_entry(
@@ -23,7 +42,7 @@ def known_entry(
     place = run.at
     entries: Sequence[Entry] = place.next.get(function, ())
     found = first_entry(run, entries, args, named, frame)
-    if found is None and len(entries) == MOST_TRIED:
+    if found is None and place.crowded:
         at_line = place.at_line(function, (frame.f_code, frame.f_lasti), here())
         for numbers in (numbers_in((*args, *named.values())), None):
             if found is None:
@@ -40,7 +59,7 @@ def first_entry(
     """The first of some entries that stands for a call."""
     gradients, autocast = modes.gradients, modes.autocast
     for entry in entries:
-        if run.trial or run.taking:
+        if run.trial:
             run.forget_trial()
         if entry.gradients is not gradients or entry.autocast != autocast:
             continue
@@ -100,8 +119,9 @@ def at_sizes(
     values = (*args, *named.values()) if named else args
     for opening in run.at.openings:
         fits = not ready or opening.tape.program.ready()
-        if fits and opening.entry.function is function:
-            found = opening.at(run.values, values)
+        entry = opening.entry
+        if fits and entry.function is function and (entry.transparent or is_line(entry, frame)):
+            found = opening.at(run.opened, run.values, values)
             if found and first_entry(run, (found[0],), args, named, frame) is not None:
                 return found[0], opening.tape, found[1]
     return None

@@ -9,6 +9,7 @@ from ridgeline.record.cells import (
     GRAPH,
     LEAF,
     Cell,
+    GraphJoint,
     LetGo,
     Step,
     Track,
@@ -35,6 +36,11 @@ def is_closed(node: Node) -> bool:
     return node.op is LEAF_OP and isinstance(node.attrs, LetGo)
 
 
+def is_joint(node: Node) -> bool:
+    """True for a result of calls before a flush that keeps their graph."""
+    return node.op is LEAF_OP and isinstance(node.attrs, GraphJoint)
+
+
 def is_resident(cell: Cell, track: Track) -> bool:
     """True for memory of our own that has its value, and no graph."""
     return GRAPH not in (cell.mode, track.mode) and resident(cell, track) is not None
@@ -42,10 +48,8 @@ def is_resident(cell: Cell, track: Track) -> bool:
 
 def resident(cell: Cell, track: Track) -> Node | None:
     """Memory of our own that has its value, though it may keep a graph; else None."""
-    if cell.capture is not None or track.capture is not None:
+    if cell.capture is not None or track.capture is not None or cell.types is not None:
         return None
-    if cell.types is not None:
-        return holds(cell)
     if cell.rare is not None and cell.rare.shared is not None:
         refresh(cell)  # nobody may share it any more
         if cell.rare.shared is not None:
@@ -56,13 +60,6 @@ def resident(cell: Cell, track: Track) -> Node | None:
     if node.op is not LEAF_OP and cell.mode != GRAPH:
         return None
     return None if track.mode == LEAF and (details is None or details.steps) else node
-
-
-def holds(cell: Cell) -> Node | None:
-    """What a cell from outside holds, without asking for a graph that it may keep."""
-    if cell.types is None:
-        return cell.node
-    return None if cell.run is None else cell.run.value(cell)
 
 
 class _Block(NamedTuple):

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.node import LEAF, Node, TensorType, leaf
+from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.tape.earnest import Earnest
-from ridgeline.tape.entries import CLOSED, PAST, Entry, Many, NotTaped, Same, Shown
+from ridgeline.tape.entries import CLOSED, Entry, Many, NotTaped, Same, Shown
 from ridgeline.tape.learning import refs
 from ridgeline.tape.run import Run
 from ridgeline.tape.unknowns import at_values, sizes_in
 from ridgeline.tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ridgeline.tape.endings import Ending
 
 
 class _Traced(GraphRecorder):
@@ -46,7 +50,7 @@ class OpenTrace(Earnest):
         self._types: dict[int, TensorType] = {}
         for entry in calls:
             for ref in () if entry.transparent else refs(entry.args):
-                if ref.kind in (PAST, CLOSED):
+                if ref.kind == CLOSED:
                     raise NotTaped("an operand with a graph of before the last flush")
                 if ref.number in run.outside:
                     self._types.setdefault(ref.number, ref.type)
@@ -71,14 +75,21 @@ class OpenTrace(Earnest):
                 raise NotTaped("a gradient of unknown size")
             self.results.append(_opened(entry.result, made))
 
+    def wanted(self, ending: Ending) -> list[Node]:
+        """What the flush computes: results, and what a backward pass will read."""
+        nodes = {o.number: self.cells[o.number].node for o in ending.outputs}
+        if any(node.op is LEAF or node.buffer is not None for node in nodes.values()):
+            raise NotTaped("a result that has its value")
+        roots = dict.fromkeys(nodes.values())
+        kept = [nodes[o.number] for o in ending.outputs if o.kept] if ending.keeps_graphs else []
+        if kept and any(entry.grads for entry in self._open_calls):
+            raise NotTaped("a backward pass beside a graph that is kept")
+        return [*roots, *saved_for_backward(kept, lambda n: n.op is LEAF or n in roots)]
+
     def keys(self) -> dict[int, int]:
         """The numbers of memory from outside, by the identity of the nodes that stand for it."""
         found = {id(made): number for number, made in self.leaves.items()}
-        for number, variable in self._variables.items():
-            details = variable._track.rare
-            if details is not None and details.key is not None:
-                found[id(details.key)] = number
-        return found
+        return {**found, **self.variables_as_nodes()}
 
 
 def _opened(shown: Any, made: Any) -> Any:

@@ -16,25 +16,36 @@ from functools import partial
 from typing import Any
 
 from ridgeline.atomic import Switch
-from ridgeline.dtypes import DType
 from ridgeline.execution.generalize import sizes_of
 from ridgeline.execution.open_programs import KnownAtSizes, OpenProgram, may_open, open_graph
 from ridgeline.execution.tiers import KnownPiece
 from ridgeline.graph.facts import SizeFacts
-from ridgeline.graph.node import LEAF as LEAF_OP, Node
-from ridgeline.graph.sizes import Size, Sym, symbols
-from ridgeline.record.numbers import Number0d, lifted_since_flush
-from ridgeline.tape import varying
-from ridgeline.tape.continued import Source
-from ridgeline.tape.endings import Ending, Output, is_constant
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size, SizeExpr, Sym, symbols
+from ridgeline.record.numbers import lifted_since_flush
+from ridgeline.tape.endings import Ending, Output
 from ridgeline.tape.entries import Entry, NotTaped, Place
 from ridgeline.tape.fillings import filling, table_of
 from ridgeline.tape.learning import note_kind
+from ridgeline.tape.open_passes import OpenPasses
 from ridgeline.tape.open_trace import OpenTrace, check_at
+from ridgeline.tape.operands import Learning
 from ridgeline.tape.run import Run
-from ridgeline.tape.unknowns import at_values, bind, form_of, mapped, numbers_of, sizes_in
+from ridgeline.tape.unknowns import (
+    Visit,
+    at_values,
+    bind,
+    form_of,
+    mapped,
+    named,
+    nothing,
+    numbers_of,
+    sizes_in,
+    sizes_of_args,
+)
 
-MOST_FAMILIES, MOST_SAMPLES, MOST_TRACES = 64, 6, 3
+MOST_FAMILIES, MOST_SAMPLES, MOST_TRACES = 512, 6, 3
+MOST_OPENINGS = 64  # of one place
 MOST_USELESS = 16  # runs that began as one of a family and went on otherwise, one after the other
 MOST_ENTRIES = 512  # of one opening, by values
 MOST_LINES = 256  # of one tape, the same
@@ -43,8 +54,12 @@ MOST_LINES = 256  # of one tape, the same
 class OpenTape:
     """The calls of a family: for which values of the unknowns they are what was traced."""
 
-    def __init__(self, facts: SizeFacts, unknowns: Sequence[Sym], program: OpenProgram) -> None:
+    def __init__(
+        self, facts: SizeFacts, unknowns: Sequence[Sym], program: OpenProgram,
+        calls: Sequence[Entry],
+    ) -> None:  # fmt: skip
         self._facts, self._unknowns, self.program = facts, unknowns, program
+        self.calls = calls
         self._about = [(fact, fact.unknowns) for fact in facts]
         self.names = frozenset([unknown.name for unknown in unknowns])
         self.useless = 0
@@ -86,12 +101,17 @@ class Opening:
         self._args, self._result = filling(entry.args), filling(entry.result)
         self._entries: dict[tuple[int, ...], Entry] = {}
 
-    def at(self, before: dict[str, int], args: Any) -> tuple[Entry, dict[str, int]] | None:
-        """The entry for a call with such numbers, and the values of unknowns then."""
+    def at(
+        self, opened: OpenTape | None, before: dict[str, int], args: Any
+    ) -> tuple[Entry, dict[str, int]] | None:
+        """The entry for a call with such numbers, and the values of unknowns then.
+
+        `before` are those that calls of the run had, which may be of a tape that begins alike.
+        """
         if self.tape.useless > MOST_USELESS:
             return None
         values = before
-        if not self._names <= values.keys():
+        if opened is not self.tape or not self._names <= values.keys():
             values = before.copy()
             for pattern, value in zip(self.entry.args, args):
                 bind(pattern, value, values)
@@ -118,10 +138,11 @@ class Opening:
 class OpenEnding:
     """A flush that depends on unknowns."""
 
-    __slots__ = ("_endings", "ending", "tape")
+    __slots__ = ("_endings", "ending", "passes", "tape")
 
     def __init__(self, tape: OpenTape, ending: Ending) -> None:
         self.tape, self.ending = tape, ending
+        self.passes = OpenPasses(tape.calls, ending)
         self._endings: dict[frozenset[tuple[str, int]], Ending] = {}
 
     def at(self, values: Mapping[str, int]) -> Ending | None:
@@ -140,8 +161,8 @@ class OpenEnding:
     def _filled(self, values: Mapping[str, int]) -> Ending:
         outputs = [replace(o, type=at_values(o.type, values)) for o in self.ending.outputs]
         types = [at_values(kind, values) for kind in self.ending.types]
-        known = KnownAtSizes(self.tape.program, dict(values))
-        return replace(self.ending, known=known, outputs=tuple(outputs), types=types)
+        known, passes = KnownAtSizes(self.tape.program, dict(values)), self.passes.at(values)
+        return replace(self.ending, known=known, outputs=tuple(outputs), types=types, passes=passes)
 
 
 class Family:
@@ -150,28 +171,37 @@ class Family:
     def __init__(self, form: Any) -> None:
         self.form = form
         self.samples: list[tuple[int, ...]] = []
-        self.paths: list[tuple[list[Entry], Ending]] = []  # the calls of each, and their flush
+        # what was traced, and the places of its unknowns among the numbers
+        self.tapes: list[tuple[OpenTape, Sequence[Size], Mapping[str, int]]] = []
+        self.endings: list[Ending] = []  # the flush of each
         self.traces = 0
 
-    def again(self, numbers: tuple[int, ...], path: list[Entry], ending: Ending) -> bool:
+    def again(self, numbers: tuple[int, ...], ending: Ending) -> bool:
         """Take note of the numbers of a run; True where unknowns should be tried."""
-        if self.traces >= MOST_TRACES or numbers in self.samples:
+        if self.traces >= MOST_TRACES or numbers in self.samples or self._has(numbers):
             return False
         self.samples = [*self.samples[1 - MOST_SAMPLES :], numbers]
-        self.paths = [*self.paths[1 - MOST_SAMPLES :], (path, ending)]
+        self.endings = [*self.endings[1 - MOST_SAMPLES :], ending]
         return len(self.samples) > 1
 
-    def drop_calls(self, root: Place, first: int) -> None:
-        """Calls at the numbers of the samples are matched as those at all others are."""
-        for path, ending in self.paths:
-            (path[first - 1].after if first else root).drop(path[first])
+    def _has(self, numbers: tuple[int, ...]) -> bool:
+        """True where a run with such numbers has been traced."""
+        for tape, sizes, places in self.tapes:
+            values = {name: numbers[place] for name, place in places.items()}
+            if tape.stands_for(values) and at_values(sizes, values) == numbers:
+                return True
+        return False
+
+    def forget_samples(self) -> None:
+        """What was learnt at the sizes of samples needs no programs of its own."""
+        for ending in self.endings:
             if isinstance(ending.known, KnownPiece):
                 ending.known.leave()
-        self.paths = []
+        self.endings = []
 
 
 class Families:
-    """The families of a thread, by the functions and lines of their calls."""
+    """The families of a thread, by the functions, lines and modules of their calls."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Family] = {}
@@ -182,9 +212,9 @@ class Families:
         True where it has a tape over unknowns from now on, or the next such run may get one.
         """
         calls = run.path
-        if not may_open() or not _is_plain(run, ending):
+        if not may_open() or len(run.path) != run.calls:
             return False
-        key = held, tuple([(entry.function, entry.caller) for entry in calls])
+        key = held, tuple([(entry.function, entry.caller, entry.mark) for entry in calls])
         family = self._known.get(key)
         if family is not None and family.traces >= MOST_TRACES:
             return False
@@ -194,11 +224,12 @@ class Families:
                 self._known.clear()
             family = self._known[key] = Family(form)
         numbers = tuple([n for e in calls if not e.transparent for n in numbers_of(e.args)])
-        found = sizes_of(family.samples) if family.again(numbers, calls, ending) else None
+        found = sizes_of(family.samples) if family.again(numbers, ending) else None
         if found is not None and not _is_special(found[1], numbers):
             family.traces += 1
             try:
-                family.drop_calls(run.root, _open(run, ending, held, *found, numbers))
+                family.tapes.append((_open(run, ending, held, *found, numbers), *found))
+                family.forget_samples()
                 return True
             except Exception as error:  # sizes that are no numbers fail in many ways
                 family.traces = MOST_TRACES  # what cannot be traced is not tried again
@@ -211,20 +242,16 @@ def _is_special(places: Mapping[str, int], numbers: tuple[int, ...]) -> bool:
     return any(numbers[place] < 2 for place in places.values())
 
 
-def _is_plain(run: Run, ending: Ending) -> bool:
-    """True for a run that took nothing over, and whose flush leaves no graphs to go backward."""
-    taken = run.before or ending.sources or ending.same or ending.carried
-    return not taken and not ending.keeps_graphs and len(run.path) == run.calls
-
-
-def _form(entry: Entry) -> Any:
+def _form(entry: Entry, visit: Visit = nothing) -> Any:
+    """A call without its numbers, or with something else in their places."""
     if entry.transparent:
         return entry.function, entry.mark
     looks = [(look.number, look.answer, _question(look.question)) for look in entry.looks]
     effects = entry.writes, entry.tracks, entry.draws, len(entry.grads), len(entry.spent)
     return (
         entry.mark, entry.gradients, entry.autocast, entry.names, entry.numbers, effects, looks,
-        [form_of(value) for value in entry.args], form_of(entry.result),
+        [form_of(value, visit) for value in entry.args], form_of(entry.result, visit),
+        entry.function, entry.caller,
     )  # fmt: skip
 
 
@@ -238,11 +265,8 @@ def _question(question: Any) -> Any:
 def _open(
     run: Run, ending: Ending, held: bytes, sizes: Sequence[Size], places: Mapping[str, int],
     numbers: tuple[int, ...],
-) -> int:  # fmt: skip
-    """Make the tape of a family, with sizes in the place of the numbers of a run.
-
-    Gives the place of the first call that depends on them.
-    """
+) -> OpenTape:  # fmt: skip
+    """Make the tape of a family, with sizes in the place of the numbers of a run."""
     values = {name: numbers[place] for name, place in places.items()}
     left = iter(sizes)
     calls = [
@@ -253,86 +277,93 @@ def _open(
     trace = OpenTrace(run, calls)
     with facts.deciding(), Switch(lifted_since_flush, nodes={}):
         trace.calls()
-        roots = _roots(trace, ending)
-        graph = open_graph(roots)
-        opened = _opened_ending(run, trace, ending, roots, graph.inputs)
+        wanted = trace.wanted(ending)
+        graph = open_graph(wanted)
+        opened = _opened_ending(run, trace, ending, wanted, graph.inputs)
     if facts.pinned:
         raise NotTaped("a size is used as a number")
     check_at(trace.results, [entry.result for entry in run.path], values)
     check_at([o.type for o in opened.outputs], [o.type for o in ending.outputs], values)
-    tape = OpenTape(facts, symbols(sizes), OpenProgram(graph, values))
+    tape = OpenTape(facts, symbols(sizes), OpenProgram(graph, values), calls)
     calls = [replace(entry, result=made) for entry, made in zip(calls, trace.results)]
-    return _attach(run, tape, calls, held, OpenEnding(tape, opened))
-
-
-def _roots(trace: OpenTrace, ending: Ending) -> list[Node]:
-    """What the flush of a traced run computes."""
-    nodes = [trace.cells[output.number].node for output in ending.outputs]
-    if any(node.op is LEAF_OP or node.buffer is not None for node in nodes):
-        raise NotTaped("a result that has its value")
-    return list(dict.fromkeys(nodes))
+    _attach(run, tape, calls, held, OpenEnding(tape, opened))
+    return tape
 
 
 def _opened_ending(
-    run: Run, trace: OpenTrace, ending: Ending, roots: Sequence[Node], given: Sequence[Node]
+    run: Run, trace: OpenTrace, ending: Ending, wanted: Sequence[Node], given: Sequence[Node]
 ) -> Ending:
     """The flush of a traced run, over unknowns; `given` is what goes into its program."""
-    places = {id(node): place for place, node in enumerate(roots)}
+    places = {id(node): place for place, node in enumerate(wanted)}
     outputs: list[Output] = []
     for output in ending.outputs:
         node = trace.cells[output.number].node
         outputs.append(replace(output, result=places[id(node)], type=node.types[0]))
-    drawn = {
-        id(buffer): (draw, part)
-        for draw, pair in enumerate(trace.drawn)
-        for part, buffer in enumerate(pair)
-    }
-    numbers, floats = trace.keys(), varying.sources(run)
-    outside: list[tuple[int, int]] = []
-    draws: list[tuple[int, int, int]] = []
-    lifted: list[tuple[int, Source, DType]] = []
-    equal: list[tuple[Source, Source]] = []
-    inputs: list[Any] = [None] * len(given)
-    for place, node in enumerate(given):
-        buffer = node.buffer
-        if id(node) in numbers:
-            outside.append((place, numbers[id(node)]))
-        elif type(buffer) is Number0d and (alike := floats.get(id(buffer.value))):
-            lifted.append((place, alike[0], buffer.dtype))
-            equal += [(alike[0], other) for other in alike[1:]]
-        elif id(buffer) in drawn:
-            draws.append((place, *drawn[id(buffer)]))
-        elif buffer is not None and is_constant(node, run):
-            inputs[place] = buffer
-        else:
-            raise NotTaped("an operand of elsewhere")
-    return Ending(
-        ending.known, tuple(outside), tuple(draws), tuple(inputs), tuple(outputs),
-        [node.types[0] for node in roots], False, numbers=tuple(lifted),
-        equal=tuple(equal),
-    )  # fmt: skip
+    operands = Learning(run, trace.drawn, trace.keys(), memory=False).operands(given)
+    types = [node.types[0] for node in wanted]
+    return Ending(ending.known, operands, tuple(outputs), types, ending.keeps_graphs, ending.ways)
 
 
 def _attach(
     run: Run, tape: OpenTape, calls: Sequence[Entry], held: bytes, ending: OpenEnding
-) -> int:
-    """Put the calls behind the last one that depends on no unknown: its place in their order."""
+) -> None:
+    """Put the calls behind the last one that depends on no unknown.
+
+    Those with which another tape begins are shared, up to the first that differs: the layer of
+    another expert, or what comes after the last one.
+    """
     depends = [not e.transparent and bool(sizes_in((e.args, e.result))) for e in calls]
-    first = depends.index(True)
-    place = Place()
-    place.open_endings[held] = ending
-    for number in range(len(calls) - 1, first, -1):
-        entry, place = replace(calls[number], after=place), Place()
-        place.index = number
-        if depends[number]:
-            place.openings = (Opening(tape, entry),)
-        else:
-            place.next[entry.function] = [entry]
-    entry = replace(calls[first], after=place)
-    attached = run.path[first - 1].after if first else run.root
-    start = run.path[0].after if first else place
-    attached.openings = (Opening(tape, entry), *attached.openings)[:MOST_TRACES]
-    start.programs = (tape.program, *start.programs)[:MOST_TRACES]
-    start.rest = start.misses = 0
+    first = number = depends.index(True)
+    place = run.path[first - 1].after if first else run.root
+    start = run.path[0].after if first else None
     tape.length = len(calls)
-    return first
+    _drop_alike(place, tape, calls[first])
+    while number < len(calls) and (behind := _behind(place, calls[number])) is not None:
+        start, place, number = start or behind, behind, number + 1
+    last = place if number == len(calls) else Place()
+    last.open_endings[held] = ending
+    for later in range(len(calls) - 1, number, -1):
+        entry, last = replace(calls[later], after=last), Place()
+        last.index = later
+        _put(last, Opening(tape, entry) if depends[later] else entry)
+    if last is not place:
+        entry = replace(calls[number], after=last)
+        _put(place, Opening(tape, entry) if depends[number] else entry)
+        start = start or last
+    assert start is not None, "a flush follows upon calls"
+    start.programs = (tape.program, *start.programs)[:MOST_OPENINGS]
+    start.rest = start.misses = 0
+
+
+def _drop_alike(place: Place, tape: OpenTape, call: Entry) -> None:
+    """Calls that differ in sizes alone, for which a tape stands, are matched as it says."""
+    sizes = sizes_of_args(call.args)
+    form = _form(call)
+    for entry in [e for line in place.lines.values() for known in line.values() for e in known]:
+        if entry.function is call.function and not entry.transparent and _form(entry) == form:
+            numbers, values = numbers_of(entry.args), dict[str, int]()
+            for size, number in zip(sizes, numbers, strict=True):
+                if isinstance(size, SizeExpr):
+                    bind(size, number, values)
+            known_all = tape.names >= values.keys() and tape.stands_for(values)
+            if known_all and at_values(tuple(sizes), values) == numbers:
+                place.drop(entry)
+
+
+def _put(place: Place, call: Opening | Entry) -> None:
+    """A call may come at a place."""
+    if isinstance(call, Opening):
+        place.openings = (call, *place.openings)[:MOST_OPENINGS]
+    else:
+        place.next.setdefault(call.function, []).insert(0, call)
+
+
+def _behind(place: Place, call: Entry) -> Place | None:
+    """The place behind a call of a tape over unknowns that is the same as this one."""
+    form = _form(call, named)
+    known = [o.entry for o in place.openings]
+    if place.index >= 0:  # else what follows there has sizes of its own
+        known += place.next.get(call.function, ())
+    return next(
+        (e.after for e in known if e.function is call.function and _form(e, named) == form), None
+    )

@@ -80,7 +80,7 @@ def quickly(
                 return MISS
         elif not is_line(entry, frame):
             return MISS
-    if run.trial or run.taking:
+    if run.trial:
         run.forget_trial()
     for value, wanted in zip(args, kept):
         if value is wanted:
@@ -106,7 +106,7 @@ def quickly(
         elif not run.fits(value, wanted):
             return MISS
     dtype, device = run.defaults
-    if run.taking or defaults.dtype is not dtype or defaults.device != device:
+    if defaults.dtype is not dtype or defaults.device != device:
         return MISS
     for place, index in entry.numbers:
         run.given[index] = args[place]

@@ -8,7 +8,7 @@ any other from then on, whose calls record. It is the only way out, for whoever 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
@@ -16,22 +16,23 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.functions.operands import defaults
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import running
 from ridgeline.record.cells import (
     GRAPH,
     LEAF,
     PLAIN,
     Cell,
+    GraphJoint,
     Step,
     Track,
     filled_leaf,
+    serials,
 )
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.numbers import Number0d
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.tape import continued
-from ridgeline.tape.continued import Sources, Taken, leads_on
+from ridgeline.tape import segments
 from ridgeline.tape.copies import Copies, copied, is_foreign
 from ridgeline.tape.earnest import Earnest
 from ridgeline.tape.entries import (
@@ -55,9 +56,9 @@ from ridgeline.tape.entries import (
 from ridgeline.tape.memory import (
     block_again,
     block_of,
-    holds,
     is_closed,
     is_frozen,
+    is_joint,
     resident,
 )
 from ridgeline.tape.outside import Outside, stand_in
@@ -82,13 +83,13 @@ _NOBODY: Cell = _new(Cell)  # in the place of a cell that is let go
 class Past:
     """What a run that was computed left behind, where tensors are held that keep a graph of it.
 
-    Their calls are made in earnest should somebody ask for that graph. Until then they have
-    their values, and no nodes.
+    They hold leaves with their values (`GraphJoint`), which keep the run. A backward pass goes
+    through it by a program of its own (`segments.py`); its calls are made in earnest should
+    somebody ask for the graph itself.
     """
 
     ending: Ending
     results: Sequence[Any]  # of its program, but those that nobody needs
-    values: Mapping[int, Node]  # of these tensors, by number
 
 
 class HasRun(Protocol):
@@ -128,14 +129,9 @@ class Run:
         self.trial: dict[int, Outside] = {}  # what an entry that is being tried would bind
         self.copies = Copies()  # of operands of the call at hand over memory of others
         self.past: Past | None = None  # where it was computed, and tensors keep a graph of it
-        # runs before flushes that this one took over, see `continued.py`
-        self.before: list[tuple[Taken, Run]] = []
-        self.known: dict[int, Node] = {}  # the values of their results, by number here
-        self.unmade = False  # their results have no nodes
-        self.taking: dict[Taken, Run] = {}  # such as an entry that is being tried would take over
-        self.described: dict[int, Taken] = {}  # results of what the call being learnt took over
-        self.taker: weakref.ref[Run] | None = None  # the run that took over this one
-        self.sources: Sources = {}  # memory of theirs, once their calls were made
+        # what these hold, by number, and their cells
+        self.joints: dict[int, tuple[weakref.ref[Node], weakref.ref[Cell]]] = {}
+        self.serial = next(serials)  # runs lead on to those of before alone
 
     # ---- tensors among arguments ----------------------------------------------------------------
 
@@ -158,14 +154,9 @@ class Run:
         own = track is cell
         if not own and track.mode != LEAF and (track.mode == GRAPH or not is_frozen(track)):
             raise NotTaped("a graph of a handle's own")
-        if leads_on(cell, track) and isinstance(cell.run, Run) and cell.run.lock is self.lock:
-            taken = continued.learn(self, cell.run)
-            self.described.update(dict.fromkeys(taken.numbers.values(), taken))
         if cell.run is self:
             kind = cell.types[0] if cell.types is not None else cell.node.types[0]
-            before = self.described.get(cell.slot)
-            made = MADE if before is None else PAST
-            return Ref(cell.slot, made, kind, track.mode, own, steps, before)
+            return Ref(cell.slot, MADE, kind, track.mode, own, steps)
         if cell.capture is not None or track.capture is not None:
             raise NotTaped("a tensor of a trace")
         if blocks and is_foreign(cell, track) and (copy := copied(value)) is not None:
@@ -183,7 +174,8 @@ class Run:
             found = self.outside[number]
             if found.node is not node or not found.stands_for(track):
                 raise NotTaped("memory that something else wrote to")
-            return Ref(number, KNOWN, node.types[0], track.mode, own, steps)
+            again = PAST if track.mode == GRAPH and is_joint(node) else KNOWN
+            return Ref(number, again, node.types[0], track.mode, own, steps)
         number = self.take(cell, node, False)
         self.outside[number].stands_for(track)
         if track.mode == LEAF and track.rare is not None:
@@ -191,6 +183,8 @@ class Run:
             if key is not None and key.buffer is not node.buffer:
                 track.rare.key = None  # an older copy of the same values
         first = CLOSED if is_closed(node) else FIRST
+        if track.mode == GRAPH and is_joint(node):
+            first = PAST
         return Ref(number, first, node.types[0], track.mode, own, steps)
 
     def _copied(self, value: Tensor, made: Node, rest: tuple[Step, ...]) -> Ref:
@@ -222,6 +216,11 @@ class Run:
         for place, entry in reversed(self.aside):
             calls.insert(place, entry)
         return calls
+
+    def go_apart(self) -> None:
+        """The calls are not those of any size: the others are learnt at these sizes, on no tape."""
+        self.values, self.opened, self.line = {}, None, None
+        self.at, self.served = Place(), True
 
     def not_learnt(self, why: str) -> None:
         """Note, for people, why the calls of this run are recorded again next time."""
@@ -261,44 +260,19 @@ class Run:
         if kind == MADE:
             if cell.run is not self or cell.slot != kept.number:
                 return False
-        elif kind == KNOWN:
+        elif kind in (KNOWN, PAST):
             found = self.trial.get(kept.number) or self.outside.get(kept.number)
-            if found is None:  # an interrupt came while memory was taken over
+            if found is None:  # of KNOWN memory: an interrupt came while it was taken over
+                return kind == PAST and self._tried(value, kept)
+            if found.cell is not cell or cell.run is self or cell.types is not None:
                 return False
-            if found.cell is not cell or cell.run is self or holds(cell) is not found.node:
+            if cell.node is not found.node or not found.stands_for(track):
                 return False
-            if not found.stands_for(track):
-                return False
-        elif kind == PAST:
-            if not self._goes_on(cell, kept):
+            if track.mode == GRAPH and (kind == PAST) is not is_joint(found.node):
                 return False
         else:
             return self._tried(value, kept)
         return value._steps is kept.steps or value._steps == kept.steps
-
-    def _goes_on(self, cell: Cell, kept: Ref) -> bool:
-        """True for a result of a run before a flush that may be taken over as one was."""
-        taken, other = kept.taken, cell.run
-        if taken is None or not isinstance(other, Run) or other.lock is not self.lock:
-            return False
-        if other is self or cell.types is None or taken.numbers.get(cell.slot) != kept.number:
-            return False
-        known = self.taking.get(taken)
-        if known is not None or any(each is other for each in self.taking.values()):
-            return known is other
-        if not continued.fits(self, taken, other):
-            return False
-        self.taking[taken] = other
-        return True
-
-    def memory(self, cell: Cell, track: Track) -> Node | None:
-        """The memory of a variable, as it is outside of the tape."""
-        return None if cell.run is self else resident(cell, track)
-
-    def try_memory(self, number: int, cell: Cell, node: Node, variable: Track) -> None:
-        """Memory of a variable would be bound to a number."""
-        found = self.trial[number] = Outside(cell, node, False)
-        found.variable = variable
 
     def _tried(self, value: Tensor, kept: Ref) -> bool:
         """True for memory from outside that is of the kind that was there before."""
@@ -310,12 +284,15 @@ class Run:
             return False
         if kept.kind == CLOSED and not is_closed(memory):
             return False
+        if kept.mode == GRAPH and (kept.kind == PAST) is not is_joint(memory):
+            return False
         block, node, steps = kept.kind == BLOCK, memory, value._steps
         if block:
             bound = self.trial.get(kept.number) or self.outside.get(kept.number)
             if bound is not None and bound.shows(value, memory):
                 return bound.rest is kept.steps or bound.rest == kept.steps
-            node, steps = block_again(value, memory)
+            # a call that is recorded reads the very node that stands for the block
+            node, steps = block_again(value, memory) if self.deferred else block_of(value)
         kind = node.types[0]
         if (block and node is memory) or (steps is not kept.steps and steps != kept.steps):
             return False
@@ -376,12 +353,10 @@ class Run:
             yield found.node.buffer
             if found.block and found.cell.types is None:
                 yield found.cell.node.buffer
-        yield from continued.memory_of(self)
 
     def forget_trial(self) -> None:
         """What was tried is not bound."""
         self.trial.clear()
-        self.taking.clear()
         self.copies.clear()
 
     def take_over(self, count: int) -> None:
@@ -389,9 +364,6 @@ class Run:
         for number, found in self.trial.items():
             self.outside[number] = found
             self.numbers[id(found.node if found.block else found.cell)] = number
-        if self.taking:
-            continued.take_over(self, self.taking)
-            self.taking = {}
         self.trial.clear()
         self.copies.clear()
         self.count = count
@@ -484,49 +456,41 @@ class Run:
 
     def end(self) -> None:
         """Forget everything: what was recorded is computed. What keeps a graph stays."""
-        past = self.past
-        if past is None and self.unmade and self._leaves_some():
-            self.leave()
-        kept = {} if past is None else past.values
-        cells = [reference() for number, reference in self.made.items() if number not in kept]
+        cells = [reference() for reference in self.made.values()]
         for cell in (*cells, *[found.cell for found in self.outside.values()]):
             if cell is not None and cell.run is self:
                 cell.run = None
         self.numbers.clear()
         self.trial.clear()
         self.kept.clear()
-        if past is None:
-            self.made.clear()
+        self.made.clear()
+        if self.past is None:
             self.outside.clear()
             self.log.clear()
-            self.before.clear()
-            self.known.clear()
-            self.sources.clear()
         else:
-            self._keep_little(past)
-
-    def _leaves_some(self) -> bool:
-        """True where a result of a run that was taken over has no node yet."""
-        cells = [self.cell(number) for number in self.known]
-        return any(c is not None and c.run is self and c.types is not None for c in cells)
+            self._keep_little(self.past)
 
     def _keep_little(self, past: Past) -> None:
         """Keep of the outside what the calls need to be made again.
 
         Where all that is left of graphs reads no values, the memory of variables is not needed.
-        Other cells are not: they may keep graphs themselves.
+        Other cells are not, nor are segments to which no gradient flows: they may keep graphs.
         """
         looked = {look.number for entry, _ in self.log for look in entry.looks}
         for number, found in self.outside.items():
             if found.variable is None:
                 found.cell = _NOBODY
+                if number not in past.ending.ways and is_joint(found.node):
+                    found.node = filled_leaf(found.node.types[0], found.node.buffer)
             elif not past.ending.keeps_graphs and number not in looked:
                 found.node = filled_leaf(found.node.types[0], GONE)
 
-    def value(self, cell: Cell) -> Node | None:
-        """The value of one of its cells that has no node, where it was computed."""
-        past = self.past
-        return (self.known if past is None else past.values).get(cell.slot)
+    def joint(self, cell: Cell, number: int, kind: TensorType, buffer: Any) -> Node:
+        """The leaf that a result which keeps a graph holds once it is computed."""
+        made = filled_leaf(kind, buffer)
+        made.attrs = GraphJoint(kind, self, number)
+        self.joints[number] = _ref(made), _ref(cell)
+        return made
 
     def keep_held(self) -> None:
         """Let no collection of garbage change what is held, while calls are made in earnest."""
@@ -541,17 +505,27 @@ class Run:
     def leave(self) -> None:
         """Record what was deferred; the cells that were handed out get their nodes."""
         with self.lock:
-            taker = None if self.taker is None else self.taker()
-            if taker is not None:
-                taker.leave()
-            elif self.deferred:
+            if self.deferred:
                 Earnest(self).make()
-            elif self.past is not None:
+
+    def unfold(self) -> None:
+        """Record the calls of before a flush again; their results get the graph that they had."""
+        with self.lock:
+            if self.past is not None:
                 Earnest(self).make_again()
                 if self.start is not None:
                     self.start.after.graph_needed(self.recorder.flushes)
-            elif self.unmade:
-                Earnest(self).make_before()
+
+    def targets(self) -> Iterator[Any]:
+        """The variables, and results of runs before, that gradients may flow to."""
+        return segments.targets_of(self)
+
+    def back(
+        self, given: Mapping[int, Any], total: Callable[[Any], Any]
+    ) -> tuple[list[tuple[Any, Any]], frozenset[int]]:
+        """A backward pass from some results: `segments.py`."""
+        with self.lock:
+            return segments.pass_through(self, given, total)
 
     def wrote(self, number: int) -> None:
         """A call wrote to memory from outside: it is the tape's from now on."""

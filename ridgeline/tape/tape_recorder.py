@@ -15,7 +15,7 @@ from ridgeline.devices import is_mesh
 from ridgeline.execution import flush_log
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node
-from ridgeline.graph.origins import running
+from ridgeline.graph.origins import here, running
 from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.mesh_work import is_mesh_cell, touches_mesh
@@ -26,12 +26,12 @@ from ridgeline.tape.deviations import called, deviation, otherwise
 from ridgeline.tape.effects import matched_with_effects
 from ridgeline.tape.endings import Ending, reached
 from ridgeline.tape.entries import (
-    MOST_TRIED,
     Entry,
     NotTaped,
     Place,
     Ref,
     is_line,
+    line_of,
     numbers_in,
 )
 from ridgeline.tape.learning import (
@@ -46,7 +46,9 @@ from ridgeline.tape.learning import (
     note_kind,
     shown_alike,
 )
-from ridgeline.tape.matching import at_sizes, first_entry, known_entry
+from ridgeline.tape.matching import at_sizes, first_entry, is_promising, known_entry
+from ridgeline.tape.memory import is_joint
+from ridgeline.tape.node_segments import join
 from ridgeline.tape.openings import Families
 from ridgeline.tape.quick import note_shown, quickly
 from ridgeline.tape.run import MISS, NOWHERE, Run, given_up
@@ -76,6 +78,8 @@ class TapeRecorder:
         self._ending: tuple[Ending, bytes] | None = None  # that the flush under way learnt
         self._match: Match | None = None  # that it ran
         self._seen: set[Any] = set()  # first calls after a flush
+        # lines that had values computed, with the code that they are of
+        self._breaking: dict[Any, Any] = {}
         self._gradients: list[tuple[Tensor, Ref | None]] | None = None  # of a call being recorded
         self._draws: list[tuple[Any, int]] = []
         self._rules: list[RanRule] = []  # of users, that it ran
@@ -131,11 +135,15 @@ class TapeRecorder:
             return function(*args, **named)
         if run.at is run.root and not run.deferred:
             run = self._begun()
+        site = line_of(function, (frame.f_code, frame.f_lasti), here())
         if run.deferred:
+            if site in self._breaking:
+                return self._broken(run, function, args, named)
             self._missed(run, deviation(run, function, args, named, frame))
-        if run.values:
-            self.lose("its calls went on otherwise than those that differ in sizes alone")
-            return function(*args, **named)
+        if (
+            run.values
+        ):  # other calls than those that differ in sizes alone are a family of their own
+            run.go_apart()
         entry = known_entry(run, function, args, named, frame)
         if entry is None and run.at.openings:
             found = at_sizes(run, function, args, named, frame)
@@ -143,7 +151,7 @@ class TapeRecorder:
                 return self._call_at_sizes(run, found[0], function, args, named, frame)
         if entry is not None and run.at is run.root and not entry.breaks:
             run.start = entry
-            if self._is_promising(entry):
+            if is_promising(entry):
                 run.deferred = True
                 try:
                     made = self._matched(run, function, args, named, frame)
@@ -153,7 +161,7 @@ class TapeRecorder:
                 if made is not MISS and type(made) is not Entry:
                     return made
                 run.deferred = type(made) is Entry
-        if entry is not None and entry.breaks:
+        if entry.breaks if entry is not None else site in self._breaking:
             return self._broken(run, function, args, named)
         return self._followed(run, entry, function, args, named, frame)
 
@@ -161,7 +169,7 @@ class TapeRecorder:
         self, run: Run, entry: Entry, function: Any, args: Any, named: Any, frame: FrameType
     ) -> Any:
         """A call that differs from known ones in sizes alone: nothing is learnt of these sizes."""
-        if run.at is run.root and self._is_promising(entry):
+        if run.at is run.root and is_promising(entry):
             run.start, run.deferred = entry, True
             try:
                 made = self._matched(run, function, args, named, frame)
@@ -175,23 +183,6 @@ class TapeRecorder:
         self.lose("a program for all such sizes is there, or being compiled")
         return function(*args, **named)
 
-    def _is_promising(self, entry: Entry) -> bool:
-        """True where the calls that begin with this one may be the known ones."""
-        place = entry.after
-        if place.rest:
-            place.rest -= 1
-            flush_log.unmatched(f"recorded for a while, since before {place.why}")
-            return False
-        if any(program.ready() for program in place.programs):
-            return True
-        if place.last is None:
-            flush_log.unmatched(place.why or "it is being learnt")
-        elif not place.last.known.ready():
-            flush_log.unmatched("its program is not compiled yet")
-        else:
-            return True
-        return False
-
     def _missed(self, run: Run, why: str) -> None:
         """A deferred run is none of those that are known; the next ones are recorded at once."""
         flush_log.unmatched(why)
@@ -199,7 +190,7 @@ class TapeRecorder:
         run.leave()
         if run.opened is not None:
             run.opened.useless += 1
-        if run.start is not None and 4 * deferred > run.start.after.length:
+        elif run.start is not None and 4 * deferred > run.start.after.length:
             run.start.after.missed(why)
 
     def _begun(self) -> Run:
@@ -274,7 +265,7 @@ class TapeRecorder:
         if modes.capture is not None or modes.eager or modes.on_read or modes.anomaly is not None:
             return MISS
         entry = None if entries is None else first_entry(run, entries, args, named, frame)
-        if entry is None and entries is not None and len(entries) == MOST_TRIED:
+        if entry is None and entries is not None and at.crowded:
             entry = known_entry(run, function, args, named, frame)
         if entry is None and openings:
             found = at_sizes(run, function, args, named, frame, ready=True)
@@ -342,6 +333,10 @@ class TapeRecorder:
             if not run.lost and entry is None and learning is not None:
                 learning.breaks, learning.transparent = True, False
                 run.at.keep(learning, numbers_in((*args, *named.values())))
+                if len(self._breaking) > MOST_SEEN:
+                    self._breaking.clear()
+                site = line_of(function, learning.caller, learning.mark)
+                self._breaking[site] = learning.caller, learning.mark
             self._restart()
             if self.graph.has_own():
                 self.lose(f"{called(function)} had values computed")
@@ -423,7 +418,8 @@ class TapeRecorder:
 
     def starts_from(self, root: Any) -> None:
         """A pass through graphs starts from a tensor."""
-        if self.state == INSIDE and root._cell.run is not self.run:
+        cell = root._cell
+        if self.state == INSIDE and cell.run is not self.run and not is_joint(cell.node):
             self.lose("a backward pass starts from a graph of before the last flush")
 
     def ran_rule(self, rule: RanRule) -> None:
@@ -528,6 +524,8 @@ class TapeRecorder:
             return
         self.graph.ran = self._ran if self.state == FREE and run.calls else None
         self.graph.served = run.served
+        plain = config.tape and not modes.eager and modes.anomaly is None
+        self.graph.joined = join if plain else None
         try:
             self._ending = self._match = None
             self.graph.compute(cells, reason)
@@ -535,7 +533,8 @@ class TapeRecorder:
             if self._match is not None and not opened:
                 self._match.generalize()
         finally:
-            self.graph.ran, self.graph.served, self._match = None, False, None
+            self.graph.ran, self.graph.joined = None, None
+            self.graph.served, self._match = False, None
             if run.start is not None or run.lost:
                 self._restart()
             self.state = FREE

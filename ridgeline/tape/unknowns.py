@@ -16,8 +16,8 @@ from ridgeline.graph.node import TensorType
 from ridgeline.graph.sizes import Size, SizeExpr, evaluate, symbols
 from ridgeline.record.cells import Step
 from ridgeline.tape.copies import is_foreign
-from ridgeline.tape.entries import BLOCK, MADE, PAST, Many, Ref, Shown
-from ridgeline.tape.memory import block_of, holds
+from ridgeline.tape.entries import BLOCK, MADE, Many, Ref, Shown
+from ridgeline.tape.memory import block_of
 from ridgeline.tensors.tensor import Tensor
 
 Visit = Callable[[Any], Any]
@@ -32,7 +32,7 @@ def mapped(value: Any, visit: Visit) -> Any:
     if kind is int or kind is SizeExpr:
         return visit(value)
     if kind is Ref:
-        shape = value.type if _is_made(value) else mapped_type(value.type, visit)
+        shape = value.type if value.kind == MADE else mapped_type(value.type, visit)
         return replace(value, type=shape, steps=mapped_steps(value.steps, visit))
     if kind is Shown:
         shape = mapped_type(value.type, visit)
@@ -51,10 +51,6 @@ def mapped(value: Any, visit: Visit) -> Any:
             return value
         return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
     return value
-
-
-def _is_made(ref: Ref) -> bool:
-    return ref.kind in (MADE, PAST)
 
 
 def mapped_type(value: TensorType, visit: Visit) -> TensorType:
@@ -83,11 +79,11 @@ def _mapped_attrs(value: Any, visit: Visit) -> Any:
     return value
 
 
-def numbers_of(values: Iterable[Any]) -> tuple[int, ...]:
-    """All whole numbers of some arguments, in order."""
-    found: list[int] = []
+def sizes_of_args(values: Iterable[Any]) -> tuple[Size, ...]:
+    """All whole numbers of some arguments, and sizes over unknowns, in order."""
+    found: list[Size] = []
 
-    def note(number: int) -> int:
+    def note(number: Size) -> Size:
         found.append(number)
         return number
 
@@ -96,17 +92,28 @@ def numbers_of(values: Iterable[Any]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def form_of(value: Any) -> Any:
-    """A value without its numbers."""
-    if type(value) is Ref and _is_made(value):
-        return value.number, value.kind, value.mode, value.own, mapped_steps(value.steps, _nothing)
-    if type(value) is Many:
-        return value.kind, [form_of(part) for part in value.parts]
-    return mapped(value, _nothing)
+def numbers_of(values: Iterable[Any]) -> tuple[int, ...]:
+    """All whole numbers of some arguments without unknowns, in order."""
+    return tuple([number for number in sizes_of_args(values) if isinstance(number, int)])
 
 
-def _nothing(number: Size) -> int:
+def nothing(number: Size) -> int:
+    """What stands for a number in a form."""
     return -1
+
+
+def form_of(value: Any, visit: Visit = nothing) -> Any:
+    """A value without its numbers, or with something else in their places."""
+    if type(value) is Ref and value.kind == MADE:
+        return value.number, value.kind, value.mode, value.own, mapped_steps(value.steps, visit)
+    if type(value) is Many:
+        return value.kind, [form_of(part, visit) for part in value.parts]
+    return mapped(value, visit)
+
+
+def named(number: Size) -> Any:
+    """A size over unknowns by its names, whatever is known of these."""
+    return str(number) if isinstance(number, SizeExpr) else number
 
 
 def sizes_in(value: Any) -> list[SizeExpr]:
@@ -169,8 +176,8 @@ def _bind_all(patterns: Iterable[Any], given: Iterable[Any], values: dict[str, i
 
 def _bind_memory(pattern: Ref, value: Tensor, values: dict[str, int]) -> None:
     steps = value._steps
-    if not _is_made(pattern):
-        memory = holds(value._cell)
+    if pattern.kind != MADE:
+        memory = None if value._cell.types is not None else value._cell.node
         if pattern.kind == BLOCK and is_foreign(value._cell, value._track):
             if not pattern.steps:  # a copy of what is shown
                 _bind_all(pattern.type.shape, value.shape, values)

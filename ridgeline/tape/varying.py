@@ -12,7 +12,6 @@ from math import copysign, isfinite
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.record.numbers import lifted_since_flush
-from ridgeline.tape.continued import GIVEN, Source
 from ridgeline.tape.entries import Entry, Varying
 
 if TYPE_CHECKING:
@@ -66,13 +65,11 @@ def note_lifted(run: Run, entry: Entry) -> None:
             return
 
 
-def sources(run: Run, path: tuple[int, ...] = ()) -> dict[int, list[Source]]:
-    """The numbers of a run and of those that it took over, by the identity of their stand-ins."""
-    found: dict[int, list[Source]] = {}
+def sources(run: Run) -> dict[int, list[int]]:
+    """The numbers of a run, by the identity of their stand-ins."""
+    found: dict[int, list[int]] = {}
     for index, number in run.given.items():
-        found.setdefault(id(run.fresh(number)), []).append((path, GIVEN, index, 0))
-    for place, (_, other) in enumerate(run.before):
-        found.update(sources(other, (*path, place)))
+        found.setdefault(id(run.fresh(number)), []).append(index)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from ridgeline.errors import BadTypeError, GradientError
 from ridgeline.graph.node import Node
-from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
+from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare, unfolded
 from ridgeline.record.modes import modes
 from ridgeline.record.mutation import bump
 from ridgeline.record.recorder import exchange, lose, settle
@@ -111,7 +111,7 @@ class Differentiable(Described):
     @property
     def grad_fn(self) -> Any:
         """The op whose gradient rule leads on, or None for leaves."""
-        return None if self.is_leaf else read(self).op
+        return None if self.is_leaf else unfolded(read(self)).op
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Make this tensor a variable, or stop it from being one."""

@@ -116,7 +116,7 @@ def test_a_backward_pass_after_a_flush() -> None:
 
         return step
 
-    agree(make, matched=False)
+    agree(make)
 
 
 @pytest.mark.parametrize("late", range(4, 7))
