@@ -17,14 +17,14 @@ from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.kernel_launch import has_host_form
 
 # in seconds: round figures from this kind of machine
-_PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
+_PER_RUN, _PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 6e-5, 4e-6, 5e-9, 4e-9
 _PER_COPY, _PER_BYTE = 3e-5, 1e-10  # of what comes from another device, or goes there
 _UNKNOWN_ITERATIONS = 100  # what a loop that a test ends is taken for
 
 
 def interpreter_seconds(graph: Graph) -> float:
     """Predicted seconds of interpreting a graph; infinite if it cannot run a node."""
-    reckoned = _PER_NODE * len(graph.order) + sum(map(_seconds, graph.order))
+    reckoned = _PER_RUN + _PER_NODE * len(graph.order) + sum(map(_seconds, graph.order))
     return reckoned + sum(map(_copying, (*graph.inputs, *graph.outputs)))
 
 

@@ -69,7 +69,7 @@ class Ending:
                 changes += _settled(cell, node)
             node.origins = output.origins
         if keeps:
-            changes.append((run, "past", Past(self, self._needed(results))))
+            changes.append((run, "past", Past(self, self.needed(results))))
         return changes
 
     @property
@@ -81,8 +81,11 @@ class Ending:
         """True where the numbers among arguments are alike as they were."""
         return self.operands.of(run) is not None
 
-    def _needed(self, results: Sequence[Any]) -> list[Any]:
-        """The results that graphs need: values that they are about, and that passes read."""
+    def needed(self, results: Sequence[Any]) -> list[Any]:
+        """The results that graphs need: values that they are about, and that passes read.
+
+        The place of others, which a pass computes again, is None.
+        """
         roots = {output.result: False for output in self.outputs}
         roots.update({output.result: True for output in self.outputs if output.kept})
         keep = self.keeps_graphs

@@ -100,10 +100,11 @@ class OpenPasses:
             with record_with(listening):
                 gradients, roots = pass_graph.differentiated(cotangents, before)
             listening.check()
-            known = {node: leaf(node.types[0]) for node in wanted}
+            kept = self._ending.needed(wanted)
+            known = {node: leaf(node.types[0]) for node in kept if node is not None}
             graph = open_graph(substitute(roots, known))
             sources = pass_graph.sources(
-                graph.inputs, [known[n] for n in wanted], cotangents, before, gradients, roots
+                graph.inputs, [known.get(n) for n in kept], cotangents, before, gradients, roots
             )
             learning = Learning(run, trace.drawn, trace.keys(), memory=False)
             operands = learning.operands(graph.inputs, sources.known)

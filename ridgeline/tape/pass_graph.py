@@ -90,7 +90,7 @@ class PassGraph:
         return gradients, list(dict.fromkeys([g for g in gradients if g not in given]))
 
     def sources(
-        self, inputs: Sequence[Node], wanted: Sequence[Node], cotangents: Sequence[Node],
+        self, inputs: Sequence[Node], wanted: Sequence[Node | None], cotangents: Sequence[Node],
         totals: Mapping[int, Node], gradients: Sequence[Node], roots: Sequence[Node],
     ) -> Sources:  # fmt: skip
         """Where inputs come from, but operands of the calls, and gradients go."""
