@@ -89,7 +89,7 @@ def _shown(value: Any) -> str:
 
 def otherwise(run: Run) -> str:
     """Why a flush of a deferred run is none of those that are known."""
-    if not run.at.endings:
+    if not run.at.endings and not run.at.open_endings:
         return "a flush came where none came before"
     known = run.at.endings.get(run.held())
     return (

@@ -47,6 +47,7 @@ from ridgeline.tape.unknowns import (
 MOST_FAMILIES, MOST_SAMPLES, MOST_TRACES = 512, 6, 3
 MOST_OPENINGS = 64  # of one place
 MOST_USELESS = 16  # runs that began as one of a family and went on otherwise, one after the other
+REST = 32  # calls that are not compared with those of a family after so many
 MOST_ENTRIES = 512  # of one opening, by values
 MOST_LINES = 256  # of one tape, the same
 
@@ -62,7 +63,7 @@ class OpenTape:
         self.calls = calls
         self._about = [(fact, fact.unknowns) for fact in facts]
         self.names = frozenset([unknown.name for unknown in unknowns])
-        self.useless = 0
+        self._useless = self._rest = 0
         self.length = 0  # places of its calls
         self._lines: dict[frozenset[tuple[str, int]], list[Entry | None]] = {}
 
@@ -77,6 +78,21 @@ class OpenTape:
                 self._lines.pop(next(iter(self._lines)))
             found = self._lines[key] = [None] * self.length
         return found
+
+    def missed(self) -> None:
+        """A run began as one of the family, and went on otherwise."""
+        self._useless += 1
+        if self._useless > MOST_USELESS:
+            self._rest = REST
+
+    def came(self) -> None:
+        """A run was one of the family."""
+        self._useless = 0
+
+    def rests(self) -> bool:
+        """True where so many runs went on otherwise that most calls are not compared."""
+        self._rest -= self._rest > 0
+        return self._rest > 0
 
     def stands_for(self, values: Mapping[str, int]) -> bool:
         """True where nothing is otherwise at these values, which may be those of some unknowns."""
@@ -108,7 +124,7 @@ class Opening:
 
         `before` are those that calls of the run had, which may be of a tape that begins alike.
         """
-        if self.tape.useless > MOST_USELESS:
+        if self.tape.rests():
             return None
         values = before
         if opened is not self.tape or not self._names <= values.keys():
@@ -149,7 +165,7 @@ class OpenEnding:
         """The flush at the values of all unknowns."""
         if not self.tape.names <= values.keys() or not self.tape.program.ready():
             return None
-        self.tape.useless = 0
+        self.tape.came()
         key = frozenset(values.items())
         found = self._endings.get(key)
         if found is None:

@@ -189,7 +189,7 @@ class TapeRecorder:
         deferred = len(run.log)  # few of them are made again in little time
         run.leave()
         if run.opened is not None:
-            run.opened.useless += 1
+            run.opened.missed()
         elif run.start is not None and 4 * deferred > run.start.after.length:
             run.start.after.missed(why)
 
@@ -517,6 +517,8 @@ class TapeRecorder:
         if run.deferred:
             run.keep_held()
             self._missed(run, otherwise(run))
+            if run.values:  # what is held now is learnt, as other calls would be
+                run.go_apart()
         if not cells and not self.graph.pending:
             if run.start is not None or run.lost:
                 self._restart()

@@ -355,6 +355,53 @@ def test_outputs_that_are_held_over_the_update() -> None:
     assert agree(make, range(2, 14))[-3:] == ["matched"] * 3
 
 
+def test_results_that_are_held_otherwise_from_some_step_on() -> None:
+    """The calls of before, and another flush: it is learnt how that comes, at any length."""
+
+    def make() -> Step:
+        w, kept = data(6, 6), list[rl.Tensor]()
+
+        def step(number: int) -> Any:
+            found = []
+            for last in (False, True):  # two tapes that begin alike
+                hidden = (data(number, 6, seed=number) @ w).relu()
+                if last:
+                    hidden = hidden * 2.0
+                    kept[:] = [hidden] if number > 11 else []
+                    hidden = hidden - 1.0
+                found += hidden.sum(0)[:3].tolist()
+            return found
+
+        return step
+
+    programs = agree(make, [*range(2, 60)])
+    assert programs[6:9] == ["matched"] * 3, programs
+    assert programs[-8:] == ["matched"] * 8, programs
+
+
+def test_a_family_that_comes_again_after_many_others() -> None:
+    """Calls that begin as those of a family and go on otherwise for long are no end of it."""
+
+    def make() -> Step:
+        w = data(6, 6)
+
+        def step(number: int) -> Any:
+            found = []
+            for turn in range(2):
+                y = (data(number % 50, 6, seed=number) @ w).relu()
+                if turn:
+                    y = y * 2.0
+                    if number > 50:
+                        y = y.clamp(max=number + 0.5)  # a call that comes once
+                found += y.sum(0)[:3].tolist()
+            return found
+
+        return step
+
+    programs = agree(make, [*range(3, 12), *range(53, 90), *range(3, 49)])
+    assert programs[-8:] == ["matched"] * 8, programs
+
+
 def test_numbers_that_are_computed_with_beside_loops() -> None:
     """A loop is compiled for each size; the number of a step is none."""
 
