@@ -16,8 +16,8 @@ from ridgeline.autograd.joints import (
     computed,
     joints_in,
     joints_let_go,
+    opened,
     pass_back,
-    unfold,
 )
 from ridgeline.autograd.letting_go import (
     Variables,
@@ -204,7 +204,7 @@ def backward(
         plain = wanted is None and not create_graph and modes.anomaly is None
         if plain and _over_joints(roots, outputs, cotangents, order, joints, retain):
             return
-        order = _unfolded(outputs)
+        order = opened(outputs)
     check_history(order, wanted)
     if modes.capture is not None:
         modes.capture.check_backward(order)
@@ -229,13 +229,6 @@ def backward(
 upcalls.backward = backward
 
 
-def _unfolded(outputs: Sequence[Node]) -> list[Node]:
-    """All nodes that cotangents may reach, those behind joints too."""
-    while joints := joints_in(order := flowing(outputs)):
-        unfold(joints)
-    return order
-
-
 def _over_joints(
     roots: Sequence[Tensor],
     outputs: Sequence[Node],
@@ -249,7 +242,9 @@ def _over_joints(
     """
     way, owners = WayBack(joints), owners_in(order)
     variables = {**way.variables, **{id(owner): owner for owner in owners.values()}}
-    if way.is_watched() or are_watched(variables.values()) or _watchers(order, CUT):
+    if way.is_retained() or are_watched(variables.values()):
+        return False
+    if _watchers([*order, *way.nodes], CUT):
         return False
     if any(map(must_run, order)):
         return False
@@ -440,7 +435,7 @@ def grad(
     _look(roots, "forward")
     nodes = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
-    order = _unfolded(nodes)
+    order = opened(nodes)
     check_history(order, wanted)
     mode = GRAPH if create_graph else CUT
     keys = [_keys_of(tensor, order) for tensor in wanted]

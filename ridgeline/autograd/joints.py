@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from ridgeline.atomic import Change
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant
+from ridgeline.ops.differentiate import flowing
 from ridgeline.ops.elementwise import add
 from ridgeline.record import recorder
 from ridgeline.record.cells import (
@@ -23,14 +24,12 @@ from ridgeline.record.cells import (
     PLAIN,
     Cell,
     GraphJoint,
-    LetGo,
     Segment,
     Unsupported,
     filled_leaf,
 )
 from ridgeline.record.memory import adopt
-from ridgeline.record.values import read
-from ridgeline.tensors.differentiable import observed, retaining
+from ridgeline.tensors.differentiable import retaining
 from ridgeline.tensors.tensor import Tensor, holding
 
 Buffer: TypeAlias = Any
@@ -49,13 +48,21 @@ def unfold(joints: Sequence[Node]) -> None:
             node.attrs.segment.unfold()
 
 
+def opened(outputs: Sequence[Node]) -> list[Node]:
+    """All nodes that cotangents may reach, those behind joints too."""
+    while joints := joints_in(order := flowing(outputs)):
+        unfold(joints)
+    return order
+
+
 class WayBack:
     """What lies behind some joints: segments, their variables and joints between them."""
 
     def __init__(self, joints: Sequence[Node]) -> None:
         self.joints: dict[Node, None] = {}
+        self.nodes: list[Node] = []  # of segments that have some
         self.variables: dict[int, Tensor] = {}  # by identity
-        seen: set[int] = set()
+        self._segments: set[int] = set()  # by identity
         left = list(joints)
         while left:
             node = left.pop()
@@ -63,21 +70,23 @@ class WayBack:
                 continue
             self.joints[node] = None
             segment = node.attrs.segment
-            if id(segment) in seen:
+            if id(segment) in self._segments:
                 continue
-            seen.add(id(segment))
+            self._segments.add(id(segment))
+            self.nodes += segment.nodes()
             for target in segment.targets():
                 if isinstance(target, Tensor):
                     self.variables[id(target)] = target
                 else:
                     left.append(target)
 
-    def is_watched(self) -> bool:
-        """True where somebody wants to see gradients on the way."""
-        if observed and any(node in observed for node in self.joints):
-            return True
-        return bool(retaining) and any(
-            not tensor.is_leaf and read(tensor) in self.joints for tensor in retaining
+    def is_retained(self) -> bool:
+        """True where somebody wants to keep the gradient of a result, or of a part of it."""
+        return any(
+            tensor._cell.types is None
+            and isinstance(mark := tensor._cell.node.attrs, GraphJoint)
+            and id(mark.segment) in self._segments
+            for tensor in retaining
         )
 
 
@@ -188,11 +197,7 @@ def pass_back(
 
 
 def joints_let_go(lost: Iterable[tuple[Segment, frozenset[int]]]) -> Iterator[Change]:
-    """What becomes of tensors whose graph a pass let go: others may hold their joints still."""
+    """What becomes of tensors whose graph a pass let go."""
     for segment, numbers in lost:
         for number in numbers & segment.joints.keys():
-            joint, cell = [reference() for reference in segment.joints[number]]
-            if joint is not None and cell is not None and cell.types is None and cell.node is joint:
-                made = filled_leaf(joint.types[0], joint.buffer)
-                made.attrs, made.origins = LetGo(joint.types[0], None), joint.origins
-                yield cell, "node", made
+            yield from segment.joints[number].let_go()

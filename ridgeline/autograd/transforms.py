@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from ridgeline.autograd.joints import opened
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, stamp
@@ -65,7 +66,9 @@ def _outputs(result: Any, what: str) -> tuple[Any, list[Node]]:
     structure = flatten(result, leaves)
     if not all(isinstance(leaf, Tensor) for leaf in leaves):
         raise GradientError(f"{what} needs a function that returns tensors")
-    return structure, [read(leaf) for leaf in leaves]
+    nodes = [read(leaf) for leaf in leaves]
+    opened(nodes)
+    return structure, nodes
 
 
 def _cut(tensor: Tensor, mode: int) -> Tensor:
@@ -102,6 +105,7 @@ def value_and_grad(
                 help="reduce the result, such as with .sum(), or use vjp()",
             )
         node = read(value)
+        opened([node])
         gradients = inputs.results(reverse([node], [ones_like(node)], inputs.tags))
         outer = _cut(value, inputs.mode)
         return ((outer, aux), gradients) if has_aux else (outer, gradients)

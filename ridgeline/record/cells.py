@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ridgeline import dtypes
+from ridgeline.atomic import Change
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import LeafAttrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size, product
@@ -62,10 +63,16 @@ class Segment(Protocol):
     """Calls that were computed together, and the graph of their results: `tape/segments.py`."""
 
     serial: int  # gradients flow to segments with lower numbers
-    joints: dict[int, tuple[weakref.ref[Node], weakref.ref[Cell]]]  # its results, by number
+    joints: dict[int, Joined]  # its results, by number
 
     def unfold(self) -> None:
-        """Record the calls: then each of their joints stands before the graph that it had."""
+        """Record the calls: then each of their joints stands before the graph that it had.
+
+        Tensors that held one hold the node behind it, through which the graphs of others go.
+        """
+
+    def nodes(self) -> Sequence[Node]:
+        """The recorded nodes that a backward pass goes through, which somebody may watch."""
 
     def targets(self) -> Iterator[Any]:
         """The variables, and joints of other segments, that gradients may flow to."""
@@ -85,6 +92,45 @@ class GraphJoint(LeafAttrs):
 
     segment: Segment
     number: int  # of the result
+
+
+class Joined:
+    """A result of a segment: its joint and its cell, as far as somebody holds them."""
+
+    __slots__ = ("_joint", "cell", "gone")
+
+    def __init__(self, joint: Node, cell: Cell) -> None:
+        self._joint, self.cell = weakref.ref(joint), weakref.ref(cell)
+        self.gone: weakref.ref[Node] | None = None  # what the cell holds since its graph was let go
+
+    def unfolded(self, behind: Node) -> Iterator[Change]:
+        """What changes where a graph is put behind the joint.
+
+        The graphs of other results of the segment lead through that node, and not the joint: so it
+        is what stands for the tensor.
+        """
+        joint, cell = self._joint(), self.cell()
+        if joint is not None and isinstance(joint.attrs, GraphJoint):
+            made = tag(behind)
+            yield joint, "op", made.op
+            yield joint, "inputs", made.inputs
+            yield joint, "attrs", made.attrs
+        if cell is None or cell.types is not None:
+            return
+        if cell.node is joint and behind.buffer is not None:
+            yield cell, "node", behind
+        elif self.gone is not None and cell.node is self.gone():
+            details = rare(cell)
+            yield details, "formers", (*details.formers, weakref.ref(behind))
+
+    def let_go(self) -> Iterator[Change]:
+        """What changes where a pass let the graph go: others may hold the joint still."""
+        joint, cell = self._joint(), self.cell()
+        if joint is not None and cell is not None and cell.types is None and cell.node is joint:
+            made = filled_leaf(joint.types[0], joint.buffer)
+            made.attrs, made.origins = LetGo(joint.types[0], None), joint.origins
+            yield cell, "node", made
+            yield self, "gone", weakref.ref(made)
 
 
 def unfolded(joint: Node) -> Node:

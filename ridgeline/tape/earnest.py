@@ -20,8 +20,7 @@ from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import PROJ, Node, keep_output
 from ridgeline.graph.origins import running
-from ridgeline.ops.tracking import TAG, tag
-from ridgeline.record.cells import LEAF, Cell, GraphJoint, Rare, Track
+from ridgeline.record.cells import LEAF, Cell, Rare, Track
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder, settle
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import drawing, record_with
@@ -108,13 +107,9 @@ class Earnest:
         run = self.run
         changes: list[Change] = []
         held: list[weakref.ref[Cell]] = []
-        for number, (reference, holder) in run.joints.items():
-            joint = reference()
-            if joint is not None and isinstance(joint.attrs, GraphJoint):
-                behind = tag(self.cells[number].node)
-                changes += [(joint, "op", TAG), (joint, "inputs", behind.inputs)]
-                changes.append((joint, "attrs", behind.attrs))
-                held.append(holder)
+        for number, joined in run.joints.items():
+            changes += joined.unfolded(self.cells[number].node)
+            held.append(joined.cell)
         for number, variable in self.variables.items():
             details, owner = variable._track.rare, run.owner(number)
             assert details is not None

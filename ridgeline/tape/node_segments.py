@@ -14,13 +14,14 @@ from typing import Any
 from ridgeline.atomic import Change, apply
 from ridgeline.graph.node import Node
 from ridgeline.ops.differentiate import flowing
-from ridgeline.ops.tracking import TAG, must_run, tag
-from ridgeline.record.cells import GRAPH, Cell, GraphJoint, filled_leaf, serials
+from ridgeline.ops.tracking import must_run
+from ridgeline.record.cells import GRAPH, Cell, GraphJoint, Joined, filled_leaf, serials
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.upcalls import upcalls
 from ridgeline.tape.memory import is_joint
 from ridgeline.tape.pass_graph import PassGraph
 from ridgeline.tape.segments import apart
+from ridgeline.tensors.differentiable import observed
 
 
 class NodeSegment:
@@ -30,25 +31,25 @@ class NodeSegment:
         self.serial = next(serials)
         self._recorder = recorder
         self._nodes = dict(enumerate(nodes))
-        self.joints: dict[int, tuple[weakref.ref[Node], weakref.ref[Cell]]] = {}
+        self.joints: dict[int, Joined] = {}
 
     def unfold(self) -> None:
         """Put the nodes behind the leaves that stand for them."""
         changes: list[Change] = []
         held: list[weakref.ref[Cell]] = []
-        for number, (reference, cell) in self.joints.items():
-            joint = reference()
-            if joint is not None and is_joint(joint):
-                behind = tag(self._nodes[number])
-                changes += [(joint, "op", TAG), (joint, "inputs", behind.inputs)]
-                changes.append((joint, "attrs", behind.attrs))
-                held.append(cell)
+        for number, joined in self.joints.items():
+            changes += joined.unfolded(self._nodes[number])
+            held.append(joined.cell)
         self._recorder.with_graphs.extend(held)
         apply(starmap(setattr, changes))
 
+    def nodes(self) -> Sequence[Node]:
+        """The recorded nodes that a backward pass goes through."""
+        return flowing(self._nodes.values())
+
     def targets(self) -> Iterator[Any]:
         """The variables, and results of flushes before, that gradients may flow to."""
-        found = map(_target_of, flowing(self._nodes.values()))
+        found = map(_target_of, self.nodes())
         return iter({id(target): target for target in found if target is not None}.values())
 
     def back(
@@ -90,14 +91,15 @@ def join(recorder: GraphRecorder, cells: Sequence[Cell]) -> list[Cell]:
     """Give cells that were computed with their graph a segment; those that cannot have one."""
     plain = [c for c in cells if c.mode == GRAPH and c.rare is None and c.capture is None]
     nodes = {cell: cell.node for cell in plain if cell.node.buffer is not None}
-    if any(map(must_run, flowing(nodes.values()))):
+    order = flowing(nodes.values())
+    if any(map(must_run, order)) or (observed and any(node in observed for node in order)):
         return [*cells]
     segment = NodeSegment(recorder, [*nodes.values()])
     changes: list[Change] = []
     for number, (cell, node) in enumerate(nodes.items()):
         made = filled_leaf(node.types[0], node.buffer)
         made.attrs, made.origins = GraphJoint(node.types[0], segment, number), node.origins
-        segment.joints[number] = weakref.ref(made), weakref.ref(cell)
+        segment.joints[number] = Joined(made, cell)
         if cell.node is node:
             changes.append((cell, "node", made))
     apply(starmap(setattr, changes))

@@ -24,6 +24,7 @@ from ridgeline.record.cells import (
     PLAIN,
     Cell,
     GraphJoint,
+    Joined,
     Step,
     Track,
     filled_leaf,
@@ -130,7 +131,7 @@ class Run:
         self.copies = Copies()  # of operands of the call at hand over memory of others
         self.past: Past | None = None  # where it was computed, and tensors keep a graph of it
         # what these hold, by number, and their cells
-        self.joints: dict[int, tuple[weakref.ref[Node], weakref.ref[Cell]]] = {}
+        self.joints: dict[int, Joined] = {}
         self.serial = next(serials)  # runs lead on to those of before alone
 
     # ---- tensors among arguments ----------------------------------------------------------------
@@ -489,7 +490,7 @@ class Run:
         """The leaf that a result which keeps a graph holds once it is computed."""
         made = filled_leaf(kind, buffer)
         made.attrs = GraphJoint(kind, self, number)
-        self.joints[number] = _ref(made), _ref(cell)
+        self.joints[number] = Joined(made, cell)
         return made
 
     def keep_held(self) -> None:
@@ -515,6 +516,10 @@ class Run:
                 Earnest(self).make_again()
                 if self.start is not None:
                     self.start.after.graph_needed(self.recorder.flushes)
+
+    def nodes(self) -> Sequence[Node]:
+        """There are none: who wants to see one has the calls recorded again."""
+        return ()
 
     def targets(self) -> Iterator[Any]:
         """The variables, and results of runs before, that gradients may flow to."""

@@ -25,7 +25,7 @@ from ridgeline.record.upcalls import Known, upcalls
 from ridgeline.runtime.buffer import space
 from ridgeline.tape.earnest import Earnest
 from ridgeline.tape.entries import NotTaped
-from ridgeline.tape.memory import is_joint
+from ridgeline.tape.memory import is_closed, is_joint
 from ridgeline.tape.operands import Learning, Operands
 from ridgeline.tape.pass_graph import RESULT, PassGraph, Sources
 from ridgeline.tensors.tensor import Tensor
@@ -143,6 +143,8 @@ def pass_through(
     past = run.past
     if past is None:
         raise NotTaped("a graph that was let go")
+    if not all(_is_known(run.outside[number].node) for number in past.ending.ways):
+        raise NotTaped("an operand with a graph of nodes")
     numbers, passes = tuple(sorted(given)), past.ending.passes
     gradients = [given[number] for number in numbers]
     start, again = passes.start(numbers), None
@@ -164,6 +166,11 @@ def pass_through(
         passes.learnt(run, numbers, frozenset(totals), made)
     found = zip(targets, results, strict=True)
     return [(target, buffer) for target, buffer in found if target is not None], start.lost
+
+
+def _is_known(node: Node) -> bool:
+    """True where gradients end at an operand of before, or go on to its segment."""
+    return is_joint(node) or is_closed(node)
 
 
 def _target(run: Run, number: int) -> Target | None:

@@ -218,6 +218,7 @@ def observe(source: Differentiable) -> dict[int, Callable[[Tensor], Tensor | Non
     """A table for hooks that backward() calls with the gradient of a tensor inside the graph."""
     lose("a hook watches a tensor inside a graph")
     watch = Watch(source._tensor)
+    unfolded(source._cell.node)  # its own node, and not the leaf that stands before it
     for node in nodes_of(source):
         if node not in observed:
             observed.add(node)

@@ -14,6 +14,7 @@ from ridgeline.compiler import program
 from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import topological
 from ridgeline.ops.contract import PRODUCTS
+from ridgeline.record.cells import unfolded
 from ridgeline.record.values import read
 from ridgeline.utils.checkpoint import checkpoint as with_options, checkpoint_sequential
 
@@ -198,7 +199,9 @@ def test_policies() -> None:
 
 def held(root: rl.Tensor) -> int:
     """Bytes of the values that the graph of a tensor keeps."""
-    nodes = [n for n in topological([read(root)]) if n.buffer is not None and n.owner is None]
+    nodes = [
+        n for n in topological([unfolded(read(root))]) if n.buffer is not None and n.owner is None
+    ]
     return sum(nbytes(node) for node in nodes)
 
 

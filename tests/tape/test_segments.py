@@ -380,3 +380,88 @@ def test_the_op_that_made_a_value_has_a_name() -> None:
         h.sum().item()
         assert "Tanh" in repr(h)
         assert not h.is_leaf and h.requires_grad
+
+
+def test_somebody_looks_at_a_result_after_others_led_on_from_it() -> None:
+    """Hooks and kept gradients see all that flows to a result, also from its own segment."""
+
+    def program(lib: Any, number: int) -> Any:
+        w, v = parameters(lib, (2, 3), (2, 3))
+        h = (w * v).tanh()
+        beside = h * 2.0
+        part = h[0]
+        h.sum().item(), beside.sum().item()
+        loss = (h * w + beside).square().sum() + part.sum()
+        loss.item()
+        seen: list[Any] = []
+        if number % 4 == 1:
+            h.register_hook(lambda gradient: seen.extend(gradient.flatten().tolist()))
+        elif number % 4 == 2:
+            h.retain_grad()
+        elif number % 4 == 3:
+            h.register_hook(lambda gradient: gradient * 3.0)
+        loss.backward()
+        if number % 4 == 2:
+            seen.extend(h.grad.flatten().tolist())
+        return [*w.grad.flatten().tolist(), *v.grad.flatten().tolist(), *seen]
+
+    like_torch(program, 24)
+
+
+def test_gradients_by_results_of_the_same_flush() -> None:
+    def program(lib: Any, number: int) -> Any:
+        (w,) = parameters(lib, (3,))
+        h = w.exp()
+        y = (h * 3.0 + w).square()
+        h.sum().item()
+        if number % 2:
+            h.sum().backward()
+        (by_h,) = lib.autograd.grad(y.sum(), [h], retain_graph=True)
+        by_both = lib.autograd.grad((y * h).sum(), [w, h])
+        own = [] if w.grad is None else w.grad.tolist()
+        return [*by_h.tolist(), *by_both[0].tolist(), *by_both[1].tolist(), *own]
+
+    def kept(lib: Any, number: int) -> Any:
+        return program(lib, 2 * number)
+
+    like_torch(kept)
+    for number in range(1, 14, 2):  # torch refuses: the way to `w` was let go
+        with pytest.raises(rl.errors.GradientError):
+            program(rl, number)
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_transforms_of_functions_that_look_at_values(looks: bool) -> None:
+    outer = parameters(rl, (3,))[0]
+
+    def function(x: rl.Tensor) -> rl.Tensor:
+        h = (x * outer).tanh()
+        if looks and h.sum().item() > 100.0:
+            h = h * 2.0
+        y = h * x + h.exp()
+        if looks and y.sum().item() > 100.0:
+            y = y * 2.0
+        return y.sum()
+
+    def expected(x: Any) -> Any:
+        h = (x * torch.tensor(outer.tolist())).tanh()
+        return (h * x + h.exp()).sum()
+
+    for number in range(8):
+        at = [0.25 * number, -0.5, 1.0]
+        direction = [1.0, 2.0, -1.0]
+        x = rl.tensor(at)
+        (wanted,) = torch.autograd.grad(
+            expected(leaf := torch.tensor(at, requires_grad=True)), [leaf]
+        )
+        moved = float((wanted * torch.tensor(direction)).sum())
+        np.testing.assert_allclose(rl.func.grad(function)(x).tolist(), wanted, rtol=1e-5)
+        _, pull = rl.func.vjp(function, x)
+        np.testing.assert_allclose(pull(rl.tensor(1.0))[0].tolist(), wanted, rtol=1e-5)
+        _, pushed = rl.func.jvp(function, (x,), (rl.tensor(direction),))
+        np.testing.assert_allclose(pushed.item(), moved, rtol=1e-5)
+        twice = rl.func.grad(lambda z: rl.func.grad(function)(z).square().sum())(x)
+        leaf = torch.tensor(at, requires_grad=True)
+        (first,) = torch.autograd.grad(expected(leaf), [leaf], create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), [leaf])
+        np.testing.assert_allclose(twice.tolist(), second, rtol=1e-4)
