@@ -181,7 +181,7 @@ def _request(arguments: argparse.Namespace) -> tuple[_Asked, int]:
     check_precision(cluster.gpu, arguments.precision)
     shape = shape_named(arguments.model, arguments.input, arguments.example)
     length = _length(arguments, shape)
-    sequences = _sequences(arguments, shape, length)
+    sequences = _sequences(arguments, shape, length, gpus or 1)
     job = Job(shape, length, sequences, arguments.precision, _document(arguments, length))
     plain = software_named(arguments.software)
     software = with_optimizer(plain, shape, arguments.optimizer)
@@ -202,12 +202,13 @@ def _length(arguments: argparse.Namespace, shape: ModelShape) -> int:
                     help=f"give --batch {_SAMPLES}, samples a step",
                 )
         return 1
+    most = shape.longest or shape.learned_positions
     if length is None:
-        length = min(8192, shape.learned_positions or 8192)
-    if length < 1 or (shape.learned_positions and length > shape.learned_positions):
+        length = min(8192, most or 8192)
+    if length < 1 or (most and length > most):
         raise BadValueError(
             f"{shape.name} has no sequences of {length} tokens",
-            help=f"the nearest is --seq {shape.learned_positions if length > 0 else 1}",
+            help=f"the nearest is --seq {most if length > 0 else 1}",
         )
     return length
 
@@ -223,7 +224,7 @@ def _document(arguments: argparse.Namespace, length: int) -> int:
     return packed or 0
 
 
-def _sequences(arguments: argparse.Namespace, shape: ModelShape, length: int) -> int:
+def _sequences(arguments: argparse.Namespace, shape: ModelShape, length: int, gpus: int) -> int:
     """Sequences of a step, as said or as is usual for a model of that size."""
     if arguments.batch is None and shape.unit == "samples":
         return _SAMPLES
@@ -244,7 +245,10 @@ def _sequences(arguments: argparse.Namespace, shape: ModelShape, length: int) ->
             f"{tokens:,.0f} tokens a step are no whole number of sequences of {length:,}",
             help=f"the nearest is --batch-tokens {near} ({near // length} sequences)",
         )
-    return int(tokens // length)
+    sequences = int(tokens // length)
+    if arguments.batch_tokens or gpus > sequences:
+        return sequences
+    return sequences // gpus * gpus  # any number of replicas can share what nobody asked for
 
 
 def _found(asked: _Asked, gpus: int, jitter: float = 0.0) -> Search:

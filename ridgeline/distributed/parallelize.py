@@ -7,8 +7,9 @@ values are to be sharded; without them results would be the same, and slower to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ridgeline import nn
@@ -36,9 +37,14 @@ M = TypeVar("M", bound=nn.Module)
 _REPLICATE = Replicate()
 
 
-def parallelize(model: M, mesh: Mesh, plan: Plan | None = None) -> M:
-    """The same model over a mesh: parameters are shared out, and the batches that it is given."""
-    plan = Plan() if plan is None else plan
+def parallelize(
+    model: M, mesh: Mesh, plan: Plan | Mapping[str, Any] | str | Path | None = None
+) -> M:
+    """The same model over a mesh: parameters are shared out, and the batches that it is given.
+
+    A plan may be its file, or the settings in it: what `ridgeline plan --json` wrote.
+    """
+    plan = Plan.of(plan)
     _check(model, mesh, plan)
     agree_on_values(model, mesh.world)
     mesh.where = where = mesh.device(

@@ -71,6 +71,11 @@ class Plan:
             raise InputFileError(f"a plan is JSON, and this is not: {error}") from None
         if not isinstance(found, dict):
             raise InputFileError(f"a plan is an object of settings, not {type(found).__name__}")
+        return cls.from_settings(found)
+
+    @classmethod
+    def from_settings(cls, found: Mapping[str, Any]) -> Plan:
+        """A plan from what JSON holds; settings that are left out have their defaults."""
         if isinstance(found.get("plan"), dict):
             found = found["plan"]  # what `ridgeline plan --json` wrote has more around it
         known = {each.name for each in fields(cls)}
@@ -87,6 +92,15 @@ class Plan:
     def save(self, path: str | Path) -> None:
         """Write it to a file."""
         write_atomic(Path(path), self.to_json().encode())
+
+    @classmethod
+    def of(cls, given: Plan | Mapping[str, Any] | str | Path | None) -> Plan:
+        """A plan as it is, by the settings that JSON holds, or by its file."""
+        if isinstance(given, Mapping):
+            return cls.from_settings(given)
+        if isinstance(given, str | Path):
+            return cls.load(given)
+        return cls() if given is None else given
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

@@ -91,12 +91,17 @@ def _value(table: str, name: str, value: Any, where: str) -> Any:
         value = float(value)
     if not isinstance(value, kind) or isinstance(value, bool):
         kinds = {int: "a whole number", float: "a number", str: "a text in quotes"}
-        raise InputFileError(f"{where}: {name} is {value!r}, expected {kinds[kind]}")
+        named = f"{table}.{name}" if table else name
+        raise InputFileError(
+            f"{where}: {named} is {value!r}, expected {kinds[kind]}",
+            help=f"such as {name} = {_EXAMPLES[kind]}",
+        )
     if isinstance(value, int | float):
-        _check_number(name, value, where)
+        _check_number(table, name, value, where)
     return value
 
 
+_EXAMPLES = {int: "8", float: "50.0", str: '"h100"'}
 # Least and most of what machines have; beyond is a slip of the pen or of the unit.
 _BOUNDS = {
     "gpus": (1, 10_000_000), "price": (0, 1e6), "link": (1e-3, 1e6), "bandwidth": (1e-3, 1e6),
@@ -105,20 +110,21 @@ _BOUNDS = {
 }  # fmt: skip
 
 
-def _check_number(name: str, value: float, where: str) -> None:
+def _check_number(table: str, name: str, value: float, where: str) -> None:
     least, most = _BOUNDS[name]
+    said = f"{where}: {table}.{name}" if table else f"{where}: {name}"
     if not (0 if least == 0 else math.ulp(0.0)) <= value < math.inf:
-        raise InputFileError(f"{where}: {name} is {value}, expected more than 0")
+        raise InputFileError(f"{said} is {value}, expected more than 0")
     if not least <= value <= most:
         span = f"{least:g} to {most:g}" if most < math.inf else f"at least {least:g}"
-        raise InputFileError(f"{where}: {name} is {value:g}, expected {span}")
+        raise InputFileError(f"{said} is {value:g}, expected {span}")
     if name.endswith("_share") and value > 1:
         raise InputFileError(
-            f"{where}: {name} is {value}, expected a share of 1", help=f"such as {value / 100:g}"
+            f"{said} is {value}, expected a share of 1", help=f"such as {value / 100:g}"
         )
     if name == "oversubscription" and value < 1:
         raise InputFileError(
-            f"{where}: {name} is {value}, expected how many times narrower pods are linked",
+            f"{said} is {value}, expected how many times narrower pods are linked",
             help="1 where they are not",
         )
 

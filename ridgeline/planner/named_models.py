@@ -7,9 +7,10 @@ import importlib.util
 import re
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from ridgeline import nn
@@ -161,7 +162,8 @@ def shape_named(word: str, sizes: str | None = None, example: str | None = None)
         module = module_of_file(word)
         model = model_in_file(word, module)
         if sizes is None and example is None and _is_language_model(model):
-            return shape_of(model, word)
+            # Unlike a name, which stands for any length, it takes so many tokens and no more.
+            return replace(shape_of(model, word), longest=model.parts.context)
         return _traced(model, word, sizes, example, module)
     key = _spelled(word)
     if key in _PUBLISHED:
@@ -210,7 +212,7 @@ def _traced(
     """A module of a file, traced on its example input."""
     if not isinstance(model, nn.Module):
         raise BadValueError(
-            f"{word} is a {type(model).__name__}, expected a ridgeline.nn.Module",
+            f"{word} is of type {type(model).__name__}, expected a ridgeline.nn.Module",
             help="name a model, or a function without arguments that gives one",
         )
     with nn.deferred():
@@ -273,7 +275,8 @@ def model_in_file(word: str, module: ModuleType) -> Any:
     with nn.deferred():
         wanted = name or "model"
         if not hasattr(module, wanted):
-            there = [n for n in vars(module) if not n.startswith("_")]
+            modules = (nn.Module, FunctionType, type)
+            there = [n for n, value in vars(module).items() if isinstance(value, modules)]
             near = difflib.get_close_matches(wanted, there, 1, 0.0)
             raise InputFileError(
                 f"{path} has no {wanted!r}",

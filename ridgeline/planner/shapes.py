@@ -33,6 +33,8 @@ class ModelShape:
     drops_scores: bool = False
     """Dropout inside attention, between scores and values."""
     learned_positions: int = 0
+    longest: int = 0
+    """The most tokens of a sequence that the model takes; 0 where no more is said of it."""
     parallel_block: bool = False
     """Attention and feed-forward read the same norm and are summed once."""
     window: int = 0
