@@ -32,6 +32,12 @@ class Software:
     """Of a gradient that is summed over ranks."""
     reduced_whole: bool = False
     """Every rank gets the sums of all gradients, also of those that others update."""
+    owned_tensors: int = 0
+    """Of a layer, the tensors that ranks of ZeRO-1 own whole; 0 where states are cut evenly.
+
+    Each rank that owns some is sent their sums, and after the step broadcasts them, as in
+    InternEvo's hybrid_zero_optim.py. NCCL does both by rings, with a hop for every rank.
+    """
     overlap_data: bool = True
     """Gradients and weights travel while other layers are computed."""
     overlap_tensor: float = 0.0

@@ -177,7 +177,7 @@ class StepModel:
             held = HeldParameters(0.0, 0.0, held.tables)
         each, network = self.software.reduce_bytes, self.layers.network
         # A layer after the other, or what comes to as much.
-        calls = max(1, self.job.shape.layers // layout.pipeline)
+        calls = self._owners() or max(1, self.job.shape.layers // layout.pipeline)
         if layout.sharding == "none":
             reduced, gathered = self._travel("all_reduce", each, held, calls), 0.0
         else:
@@ -194,8 +194,17 @@ class StepModel:
         room = 1 - 1 / layers
         late = max(reduced / layers, reduced - room * stage_backward * deep)
         early = max(gathered / layers, gathered - room * stage_forward * deep)
+        if self._owners():
+            early = gathered
         beside = reduced + gathered - late - early
         return late + early + self.machine.constants.contention * network.intensity(group) * beside
+
+    def _owners(self) -> int:
+        """Ranks that own whole tensors: each is sent their sums, and hands them on; 0 for none."""
+        if self.layout.sharding in ("none", "parameters"):
+            return 0
+        tensors = self.software.owned_tensors * self.job.shape.layers // self.layout.pipeline
+        return min(tensors, self.layers.groups.sharers.size)
 
     def _optimizer(self) -> float:
         """Seconds of updating the parameters of the fullest stage."""

@@ -118,17 +118,16 @@ def test_two_tensor_ranks_of_old_software_wait_for_one_another() -> None:
 
 
 def test_ranks_in_sweeps() -> None:
-    """All of six rows and more, of all files, and none left out: six of 33 are below 0.8.
+    """All of six rows and more, of all files, and none left out: five of 33 are below 0.8.
 
     vTrain's of 18 B and 39 B (`test_unseen_runs.py`); BLOOM's of 181 B, 0.79, of which layouts are
-    there that ran 10 and 20 % apart on two days; InternEvo's, whose ZeRO-1 hands each tensor on by
-    itself, which no profile does; XTuner's, whose rows differ by what the experts of that year's
-    software waited for.
+    there that ran 10 and 20 % apart on two days; XTuner's, whose rows differ by what the experts of
+    that year's software waited for; InternEvo's on 512 GPUs, 0.71.
     """
     found = sweeps(everything())
     low = {model for (_, model, _, _), value in found.items() if value < 0.80}
-    assert len(found) >= 30 and sum(value < 0.80 for value in found.values()) <= 6
-    assert statistics.mean(found.values()) >= 0.85
+    assert len(found) >= 30 and sum(value < 0.80 for value in found.values()) <= 5
+    assert statistics.mean(found.values()) >= 0.90
     assert low <= {
         "GPT-18.4B", "GPT-39.1B", "BLOOM-like-181B", "InternLM-7B", "Qwen3-235B-A22B",
     }  # fmt: skip

@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,25 @@ def test_a_long_step_in_part_awaits_as_many_messages(
     whole = model.simulate().seconds
     monkeypatch.setattr("ridgeline.planner.step.MOST_ACTIONS", 4_000)
     assert model.simulate().seconds == pytest.approx(whole, rel=0.08)
+
+
+def test_ranks_that_own_whole_tensors_hand_each_on_by_a_ring() -> None:
+    """What that costs more than even shares grows with ranks, and is nothing among eight."""
+    whole = replace(PROFILES["megatron-core"], owned_tensors=9)
+
+    def seconds(ranks: int, **changes: Any) -> list[float]:
+        layout = ParallelLayout(data=ranks, microbatch=2, **changes)
+        job = Job(shape_named("llama3-8b"), 2048, 8 * ranks)
+        profiles = PROFILES["megatron-core"], whole
+        return [StepModel(job, layout, one, H100).estimate().seconds for one in profiles]
+
+    few, many = seconds(64), seconds(1024)
+    assert many[1] - many[0] > 5 * (few[1] - few[0]) > 0
+    # 288 rings of 1,023 hops, of which seven in eight are inside a node
+    assert many[1] - many[0] > 288 * 1023 * 2e-6
+    assert seconds(1024, sharers=8)[1] < many[1]
+    ddp = seconds(1024, sharding="none")
+    assert ddp[0] == ddp[1]
 
 
 def test_one_stage_is_the_sum_of_its_parts() -> None:
