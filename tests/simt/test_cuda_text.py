@@ -45,9 +45,15 @@ def test_lines_are_those_of_python() -> None:
 
 
 def test_numbers_that_may_wrap_and_quotients_of_negative_numbers_say_so() -> None:
-    text = body(textbook.collatz)
-    assert "rl_int_mod<int>(v, 2)" in text and "rl_int_floordiv<int>(v, 2)" in text
-    assert "e / 64" in body(textbook.matmul)
+    kernel = simt.kernel(
+        "def q(x: inout[i32['n']]):\n    v = x[0]\n    x[1] = v % 3 + v // 6\n"
+        "    x[2] = v % 8 + v // 4\n"
+        "    x[3] = threadIdx.x // 6"
+    )
+    text = cuda_kernel(kernel.program(), ThreadLaunch((1, 1, 1), (32, 1, 1))).text
+    assert "rl_int_mod<int>(v, 3)" in text and "rl_int_floordiv<int>(v, 6)" in text
+    assert "(v & 7)" in text and "(v >> 2)" in text  # bits are rounded down, as Python does
+    assert "(int)threadIdx.x / 6" in text
 
 
 def test_what_is_printed_reads_as_in_the_simulator() -> None:

@@ -54,6 +54,17 @@ class CudaNames:
         return self._names[name]
 
 
+def _power_of_two(expr: ir.Compute) -> int | None:
+    """The exponent where a power of two divides integers; shifts round down as Python does."""
+    if expr.name not in ("floordiv", "mod") or expr.dtype.kind not in ("int", "uint"):
+        return None
+    by = expr.operands[1]
+    if not isinstance(by, ir.Number) or expr.dtype.itemsize < 4:
+        return None
+    value = int(by.value)
+    return value.bit_length() - 1 if value > 0 and value & (value - 1) == 0 else None
+
+
 class CudaExpressions:
     """Expressions over the names of one program."""
 
@@ -152,6 +163,12 @@ class CudaExpressions:
         return str(size) if isinstance(size, int) else self.names[f"size {size}"]
 
     def _compute(self, expr: ir.Compute, rank: int) -> str:
+        power = _power_of_two(expr)
+        if power is not None:
+            left = self.text(expr.operands[0], ATOM)
+            return (
+                f"({left} & {(1 << power) - 1})" if expr.name == "mod" else f"({left} >> {power})"
+            )
         sign = self._plain_sign(expr)
         if sign:
             own = _RANK[sign]

@@ -13,6 +13,7 @@ from ridgeline.simt.frontend.context import (
     PeerArray,
     Static,
     describe,
+    quotient_help,
     unwrapped,
 )
 from ridgeline.simt.frontend.problems import nearest
@@ -168,7 +169,7 @@ def _one_index(
         c.fail(node, f"index {known} is past the end of {array.name}, which has {size}")
     found = c.expression(value, node)
     if found.dtype.kind not in ("int", "uint"):
-        c.fail(node, "an index is an integer", "convert it by name: i32(…)")
+        c.fail(node, "an index is an integer", quotient_help(found) + "convert it by name: i32(…)")
     return found
 
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias, TypeGuard, get_args
 
+from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.simt import language
 from ridgeline.simt.frontend import conversion
 from ridgeline.simt.frontend.conversion import TypeClash
 from ridgeline.simt.frontend.outside import OutsideRead
@@ -17,6 +19,7 @@ from ridgeline.simt.frontend.source import CapturedFunction
 from ridgeline.simt.ir import (
     Assign,
     Choose,
+    Compute,
     Convert,
     ElementRead,
     Fragment,
@@ -194,9 +197,10 @@ class Context:
                 return Number(value.value, conversion.alone(value.value))
             except TypeClash as error:
                 self.clash(node, error)
-        raise self.refused(
-            node, f"{describe(value)} is no number", "only numbers can be computed with"
-        )
+        help = "only numbers can be computed with"
+        if isinstance(value, Static) and isinstance(value.value, language.Triple):
+            help = f"it has an x, a y and a z: {describe(value).removeprefix('simt.')}.x"
+        raise self.refused(node, f"{describe(value)} is no number", help)
 
     def converted(self, value: KernelValue, dtype: DType, node: ast.AST, what: str) -> ThreadExpr:
         """The value as an expression of a type, where it becomes that by itself."""
@@ -214,7 +218,8 @@ class Context:
                 ]
                 return Choose(found.condition, *sides)
             if not conversion.converts(found.dtype, dtype):
-                raise conversion.refusal(found.dtype, dtype, what)
+                refused = conversion.refusal(found.dtype, dtype, what)
+                raise TypeClash(refused.message, quotient_help(found, dtype) + refused.help)
             return Convert(found, dtype)
         except TypeClash as error:
             self.clash(node, error)
@@ -226,6 +231,13 @@ class Context:
         if found is NotImplemented:
             self.fail(node, f"{what} must be known when the kernel is compiled", help)
         return found
+
+
+def quotient_help(expr: ThreadExpr, dtype: DType = dtypes.int32) -> str:
+    """How to divide integers, where an expression for one has a / that gives a float."""
+    quotients = (part for part in subexpressions(expr) if isinstance(part, Compute))
+    has_one = any(part.name == "div" for part in quotients)
+    return "// divides integers; or " if has_one and dtype.kind in ("int", "uint") else ""
 
 
 def _are_numbers(*sides: ThreadExpr) -> bool:

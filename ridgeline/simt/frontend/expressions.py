@@ -29,6 +29,7 @@ from ridgeline.simt.frontend.context import (
     unwrapped,
 )
 from ridgeline.simt.frontend.conversion import TypeClash
+from ridgeline.simt.frontend.other_names import other_name
 from ridgeline.simt.frontend.outside import read
 from ridgeline.simt.frontend.parts import is_part, part_of
 from ridgeline.simt.frontend.problems import NotYetDefined, nearest, problem
@@ -160,7 +161,7 @@ def outside(c: Context, node: ast.AST, name: str) -> KernelValue:
             c.fail(node, f"{name} is of the kernel language, and not imported",
                    f"from ridgeline.simt import {name}, or write simt.{name}")  # fmt: skip
         known = {*c.scope.names, *c.scope.outside, *language.NAMES}
-        c.fail(node, f"the name {name} is not defined", nearest(name, known))
+        c.fail(node, f"the name {name} is not defined", other_name(name, known))
     c.outside_used.append(read(c.scope.captured, name, value))
     return meaning(c, value, name)
 

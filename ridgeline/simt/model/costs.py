@@ -26,12 +26,15 @@ from ridgeline.simt.ir import (
     Variable,
     WarpOp,
 )
-from ridgeline.simt.simulator.instructions import Do, Exit, Instruction, Jump, JumpUnless, Wait
+from ridgeline.simt.model.gpu_facts import SmFacts
+from ridgeline.simt.simulator.instructions import Exit, Instruction, Jump, JumpUnless, Wait
 from ridgeline.simt.traversal import expressions, operands
 
 # units: fma (fp32), fp64, half, int, sfu, lsu (any memory instruction), shuffle, tensor, control
 Mix = Counter[str]
-_SFU = {"sqrt", "rsqrt", "exp", "exp2", "log", "log2", "sin", "cos", "tanh", "div", "reciprocal"}
+_SFU = {"sqrt", "rsqrt", "exp", "exp2", "log", "log2", "sin", "cos", "tanh", "div", "reciprocal",
+        "fast_exp", "fast_log", "fast_sin", "fast_cos", "fast_reciprocal", "fast_rsqrt",
+        "fast_divide"}  # fmt: skip
 _STEPS = {"div": 8, "sqrt": 6, "exp": 3, "log": 3, "sin": 12, "cos": 12, "tanh": 10, "pow": 24,
           "floordiv": 18, "mod": 20, "fmod": 20, "erf": 20, "tan": 24}  # fmt: skip
 
@@ -117,17 +120,33 @@ def is_wait(instruction: Instruction) -> bool:
     return isinstance(instruction, Wait) and isinstance(instruction.statement, Barrier)
 
 
-def reads_memory(instruction: Instruction) -> bool:
-    """True where a later statement needs what this one loads."""
-    if isinstance(instruction, Do) and isinstance(instruction.statement, Atomic):
-        return instruction.statement.target is not None
-    found = expressions(instruction.statement) if isinstance(instruction, (Do, Wait)) else ()
+def result_latency(instruction: Instruction, facts: SmFacts) -> float:
+    """Cycles from the operands of a statement to its result, memory left out."""
     if isinstance(instruction, JumpUnless):
-        found = (instruction.condition,)
-    return any(_loads(expr) for expr in found)
+        return expression_latency(instruction.condition, facts)
+    statement = getattr(instruction, "statement", None)
+    if statement is None:
+        return 0.0
+    if isinstance(statement, Assign):
+        share = getattr(instruction, "share", 1.0)  # of a loop that is unrolled
+        return expression_latency(statement.value, facts) * share
+    if isinstance(statement, WarpOp):
+        return facts.shuffle_latency * statement_mix(instruction)["shuffle"]
+    return 0.0
 
 
-def _loads(expr: ThreadExpr) -> bool:
-    if isinstance(expr, ElementRead) and expr.array.space != "local":
-        return True
-    return any(_loads(part) for part in operands(expr))
+def expression_latency(expr: ThreadExpr, facts: SmFacts) -> float:
+    """Cycles of the longest way through an expression; what addresses take is not on it."""
+    if isinstance(expr, ElementRead) or _is_free(expr):
+        return 0.0
+    below = max((expression_latency(part, facts) for part in operands(expr)), default=0.0)
+    if not isinstance(expr, Compute):
+        return below + facts.arithmetic_latency
+    if expr.name in ("add", "sub") and any(
+        isinstance(part, Compute) and part.name == "mul" for part in expr.operands
+    ):
+        return below  # one fused instruction
+    unit, is_float = _unit(expr.operands[0].dtype), expr.operands[0].dtype.kind == "float"
+    one = facts.fp64_latency if unit == "fp64" else facts.arithmetic_latency
+    own = one * (_STEPS.get(expr.name, 1) if is_float else 1)
+    return below + own + (facts.sfu_latency if is_float and expr.name in _SFU else 0.0)

@@ -12,10 +12,15 @@ from ridgeline.simt.launch import LaunchError, ThreadLaunch, shared_bytes
 from ridgeline.simt.model.counts import LaunchCounts, LineCounts
 from ridgeline.simt.model.gpu_facts import gpu_named
 from ridgeline.simt.model.page import report_page
-from ridgeline.simt.model.ptx import CompiledCounts, compiled_counts, line_factors, ptx_of
+from ridgeline.simt.model.ptx import CompiledCounts, compiled_counts, ptx_of, step_mixes
 from ridgeline.simt.model.registers import RegisterCount, compiled_resources, estimated_registers
 from ridgeline.simt.model.text import report_text
-from ridgeline.simt.model.timing import TimePrediction, predict
+from ridgeline.simt.model.timing import (
+    ESTIMATED,
+    CompiledSteps,
+    TimePrediction,
+    predict,
+)
 from ridgeline.simt.simulator.findings import Simulation
 from ridgeline.simt.simulator.simulate import DEFAULT, SimulationOptions, simulate
 from ridgeline.simt.traversal import walk
@@ -83,8 +88,10 @@ def explain_launch(
     compiled = None
     if origin == "compiled":
         compiled = _compiled(program, launch, target, counts, simulated)
-    factors = {} if compiled is None else line_factors(compiled, counts)
-    prediction = predict(counts, target, launch, fits, simulated, factors)
+    steps = ESTIMATED
+    if compiled is not None:
+        steps = CompiledSteps(step_mixes(compiled, counts), compiled.copies)
+    prediction = predict(counts, target, launch, fits, simulated, steps)
     return LaunchExplanation(
         program.name, target, launch, found, _lines(program.source, counts, prediction), fits,
         count, origin, local_bytes, shared, prediction, counts.dram_bytes, program.source,

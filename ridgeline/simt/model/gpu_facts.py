@@ -26,6 +26,12 @@ class SmFacts:
     l1_bytes: int
     l2_bytes_per_cycle: float  # of the whole GPU
     barrier_cycles: int
+    arithmetic_latency: float = 4.0
+    fp64_latency: float = 8.0
+    sfu_latency: float = 18.0
+    shuffle_latency: float = 23.0
+    tensor_latency: float = 33.0  # of a 16x16x16 product, until the next may add to it
+    tensor_share: float = 0.9  # of the peak that products of fragments reach
 
 
 def _rates(fp32: int, fp64: float, int32: int, half: int) -> dict[str, float]:
@@ -39,7 +45,7 @@ _FACTS: dict[int, SmFacts] = {
     80: SmFacts(33, 206, 552, 23, _rates(64, 32, 64, 256), 192 << 10, 5120, 60),
     86: SmFacts(33, 230, 560, 23, _rates(128, 2, 64, 128), 128 << 10, 2300, 60),
     89: SmFacts(34, 274, 625, 23, _rates(128, 2, 64, 128), 128 << 10, 3200, 60),
-    90: SmFacts(32, 273, 660, 29, _rates(128, 64, 64, 256), 256 << 10, 5500, 60),
+    90: SmFacts(32, 273, 660, 29, _rates(128, 64, 64, 256), 256 << 10, 5500, 60, tensor_share=0.62),
     100: SmFacts(34, 290, 740, 29, _rates(128, 64, 64, 256), 256 << 10, 8000, 60),
 }
 

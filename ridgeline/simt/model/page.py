@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _COLOURS = {
     "issue": "#2f855a", "memory": "#c53030", "shared": "#b7791f", "barrier": "#553c9a",
-    "scheduler": "#4a5568",
+    "scheduler": "#4a5568", "arithmetic": "#2b6cb0", "tensor": "#b83280",
 }  # fmt: skip
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--hot:255,80,40}

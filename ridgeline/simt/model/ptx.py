@@ -2,7 +2,8 @@
 
 PTX says which line each instruction is of, and which instructions are in which loop. How often a
 loop ran follows from what the simulator counted: a line whose loads are three times in a loop of
-PTX was written out three times there, and the loop ran a third as often.
+PTX was written out three times there, and the loop ran a third as often. A loop with a remainder is
+two in PTX that share their lines.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ from ridgeline.codegen.cuda.nvrtc import CudaCompileError, NoCudaCompiler, compi
 from ridgeline.ops.kernel_launch import KERNEL_OPTIONS
 from ridgeline.simt.cuda.fragments import NoTensorCoreForm
 from ridgeline.simt.cuda.text import NotForGpu, cuda_kernel
-from ridgeline.simt.ir import ThreadProgram
+from ridgeline.simt.ir import Assign, ThreadProgram
 from ridgeline.simt.launch import ThreadLaunch
-from ridgeline.simt.model.costs import Mix, is_wait, statement_mix
+from ridgeline.simt.model.costs import Mix, expression_mix, is_wait, statement_mix
 from ridgeline.simt.model.counts import LaunchCounts
+from ridgeline.simt.simulator.instructions import Do
 
 _FREE = ("mov", "ld.param", "cvta", "pragma", "ret")  # no instruction, or one a thread
 _SFU = ("sin", "cos", "ex2", "lg2", "rcp", "rsqrt", "sqrt", "tanh", "div")
 _MEMORY = ("ld", "st", "atom", "red", "cp")
-_ANCHORS = ("memory", "bar", "float")  # kinds by which PTX and source are matched, the surest first
+_INTEGER = ("add", "sub", "mul", "mad", "and", "or", "xor", "not", "shl", "shr")
+# kinds by which PTX and source are matched, the surest first; whether of lines in several loops
+_ANCHORS = (("memory", False), ("bar", False), ("float", False), ("memory", True), ("float", True),
+            ("int", False), ("int", True))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class PtxInstruction:
     place: int
     line: int
     unit: str
-    anchor: str  # "memory", "bar", "float" or nothing
+    anchor: str  # "memory", "bar", "float", "int" or nothing
     accesses: int  # elements that a memory instruction moves
     steps: int = 1  # instructions of the machine that it becomes
 
@@ -44,14 +49,24 @@ class PtxInstruction:
 class CompiledCounts:
     """Warp instructions of a launch as compiled, by line and unit, and what was changed."""
 
-    lines: Mapping[int, float]
-    units: Mapping[str, float]
+    lines: Mapping[int, Mapping[str, float]]
     changes: tuple[str, ...]
+    unknown: frozenset[int]  # lines in loops of which nothing says how often they ran
+    copies: Mapping[int, float]  # how often a line is written out in its loop
+
+    @property
+    def units(self) -> Mapping[str, float]:
+        """Instructions that warps issue, by unit."""
+        found: dict[str, float] = defaultdict(float)
+        for mix in self.lines.values():
+            for unit, count in mix.items():
+                found[unit] += count
+        return dict(found)
 
     @property
     def total(self) -> float:
         """Instructions that warps issue."""
-        return sum(self.lines.values())
+        return sum(self.units.values())
 
 
 def ptx_of(program: ThreadProgram, launch: ThreadLaunch, capability: int) -> str | None:
@@ -69,27 +84,49 @@ def compiled_counts(text: str, path: str, counts: LaunchCounts, warps: int) -> C
     code, loops = _parsed(text, path)
     source = _source_anchors(counts)
     inner = {one.place: _innermost(one.place, loops) for one in code}
-    times = _times(code, inner, loops, source, warps)
-    lines: dict[int, float] = defaultdict(float)
-    units: dict[str, float] = defaultdict(float)
+    times, unknown = _times(code, inner, loops, source, warps)
+    lines: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for one in code:
         if one.unit != "free":
-            lines[one.line] += times[inner[one.place]] * one.steps
-            units[one.unit] += times[inner[one.place]] * one.steps
-    return CompiledCounts(dict(lines), dict(units), _changes(code, source, times, inner))
+            lines[one.line][one.unit] += times[inner[one.place]] * one.steps
+    return CompiledCounts(
+        dict(lines), _changes(code, source, times, inner),
+        frozenset(one.line for one in code if inner[one.place] in unknown),
+        _copies(code, inner, counts),
+    )  # fmt: skip
 
 
-def line_factors(compiled: CompiledCounts, counts: LaunchCounts) -> dict[int, float]:
-    """How much more or less of each line is issued than the source's estimate says."""
-    estimated: dict[int, float] = defaultdict(float)
-    for pc, mix, warps in _steps(counts):
-        share = getattr(counts.code[pc], "share", 1.0)
-        estimated[counts.places[pc].line] += sum(mix.values()) * warps * share
+def step_mixes(compiled: CompiledCounts, counts: LaunchCounts) -> dict[int, Mapping[str, float]]:
+    """What a step of each line issues, on average, as compiled; of lines that are known."""
+    steps: dict[int, float] = defaultdict(float)
+    for pc, warps in counts.instruction_warps.items():
+        steps[counts.places[pc].line] += warps * getattr(counts.code[pc], "share", 1.0)
     return {
-        line: min(8.0, max(0.02, compiled.lines.get(line, 0.0) / count))
-        for line, count in estimated.items()
-        if count
+        line: {unit: n / count for unit, n in compiled.lines.get(line, {}).items()}
+        for line, count in steps.items()
+        if count and line not in compiled.unknown
     }
+
+
+def _copies(
+    code: list[PtxInstruction], inner: Mapping[int, int], counts: LaunchCounts
+) -> dict[int, float]:
+    """How often each line's accesses, or else its arithmetic, stand in one loop of PTX."""
+    written: Counter[tuple[str, int, int]] = Counter()
+    for one in code:
+        if one.anchor and inner[one.place] >= 0:
+            written[one.anchor, one.line, inner[one.place]] += one.accesses
+    asked: Counter[tuple[str, int]] = Counter()
+    for pc in counts.instruction_warps:
+        mix, line = statement_mix(counts.code[pc]), counts.places[pc].line
+        asked["memory", line] += mix["lsu"]
+        asked["float", line] += mix["fma"] + mix["fp64"] + mix["half"]
+    found: dict[int, float] = {}
+    for kind in ("float", "memory"):
+        for (anchor, line, _), count in written.items():
+            if anchor == kind and asked[kind, line]:
+                found[line] = max(found.get(line, 0.0), count / asked[kind, line])
+    return found
 
 
 def _steps(counts: LaunchCounts) -> Iterator[tuple[int, Mix, int]]:
@@ -104,8 +141,17 @@ def _source_anchors(counts: LaunchCounts) -> dict[tuple[str, int], float]:
         line = counts.places[pc].line
         found["memory", line] += mix["lsu"] * warps
         found["float", line] += (mix["fma"] + mix["fp64"] + mix["half"]) * warps
+        found["int", line] += _integer_operations(counts.code[pc], mix) * warps
         found["bar", line] += is_wait(counts.code[pc]) * warps
     return found
+
+
+def _integer_operations(instruction: object, mix: Mix) -> int:
+    """Operations on integers that were written, where none of them can be an address."""
+    if not isinstance(instruction, Do) or mix["lsu"] or instruction.share != 1.0:
+        return 0
+    statement = instruction.statement
+    return expression_mix(statement.value)["int"] if isinstance(statement, Assign) else 0
 
 
 # ---- the text ---------------------------------------------------------------------------------
@@ -163,6 +209,8 @@ def _instruction(place: int, line: int, part: str) -> PtxInstruction:
         unit = "fp64" if "f64" in kinds else "half" if "f16" in kinds else "fma"
         return PtxInstruction(place, line, unit, "float", 1)
     wide = 70 if {"s64", "u64"} & set(kinds) else 18
+    if base in _INTEGER:
+        return PtxInstruction(place, line, "int", "int", 1)
     return PtxInstruction(place, line, "int", "", 0, wide if base in ("div", "rem") else 1)
 
 
@@ -178,8 +226,8 @@ def _innermost(place: int, loops: list[tuple[int, int]]) -> int:
 def _times(
     code: list[PtxInstruction], inner: Mapping[int, int], loops: list[tuple[int, int]],
     source: Mapping[tuple[str, int], float], warps: int,
-) -> dict[int, float]:  # fmt: skip
-    """How many warps ran through each loop of PTX, and through what is outside of all."""
+) -> tuple[dict[int, float], set[int]]:  # fmt: skip
+    """How many warps ran through each loop of PTX, and the loops that nothing is known of."""
     here: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
     where: dict[tuple[str, int], set[int]] = defaultdict(set)
     for one in code:
@@ -187,32 +235,32 @@ def _times(
             here[inner[one.place]][one.anchor, one.line] += one.accesses
             where[one.anchor, one.line].add(inner[one.place])
     times: dict[int, float] = {-1: float(warps)}
+    unknown = set()
     for number in sorted(range(len(loops)), key=lambda n: loops[n][0] - loops[n][1]):
         known: list[float] = []
-        for anchor in _ANCHORS:
-            known = known or [
-                source[key] / count
-                for key, count in here[number].items()
-                if key[0] == anchor and source.get(key) and where[key] == {number}
-            ]
-        known = known or _shared_anchors(number, here, where, source, times)
+        for anchor, shared in _ANCHORS:
+            known = known or _matched(anchor, shared, number, here, where, source, times)
+        if not known:
+            unknown.add(number)
         first, last = loops[number]
         around = [n for n, (a, b) in enumerate(loops) if a <= first and last <= b and n != number]
         parent = min(around, key=lambda n: loops[n][1] - loops[n][0], default=-1)
         times[number] = median(known) if known else times.get(parent, float(warps))
-    return times
+    return times, unknown
 
 
-def _shared_anchors(
-    number: int, here: Mapping[int, Counter[tuple[str, int]]],
+def _matched(
+    anchor: str, shared: bool, number: int, here: Mapping[int, Counter[tuple[str, int]]],
     where: Mapping[tuple[str, int], set[int]], source: Mapping[tuple[str, int], float],
     times: Mapping[int, float],
 ) -> list[float]:  # fmt: skip
-    """How often a loop ran by lines that are elsewhere too: what is left of their accesses."""
+    """How often a loop ran, by each line of it; of one that is elsewhere too, what is left."""
     found = []
     for key in here[number]:
-        if key[0] != "memory" or not source.get(key):
+        if key[0] != anchor or not source.get(key) or (len(where[key]) > 1) != shared:
             continue
+        if anchor == "int" and source.get(("memory", key[1])):
+            continue  # among what was written there are addresses
         elsewhere = sum(here[n][key] * times[n] for n in where[key] if n in times)
         unknown = sum(here[n][key] for n in where[key] if n not in times)
         found.append(max(0.0, source[key] - elsewhere) / unknown)

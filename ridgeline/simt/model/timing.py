@@ -1,27 +1,43 @@
 """The timing model: warps of the first blocks on one multiprocessor, then waves of blocks.
 
-Four schedulers issue one instruction a cycle each, warp w on scheduler w mod 4. A warp waits for
-what it loaded before its next statement. Shared memory, L1, and the multiprocessor's part of L2 and
-DRAM are servers that take requests in turn. What was busy longest bounds the kernel.
+Four schedulers issue one instruction a cycle each, warp w on scheduler w mod 4, into pipes that
+take a warp's lanes at their own rates. A warp waits where it reads a variable whose value is not
+there yet; loads that the compiler wrote out several times in a loop are waited for together, unless
+one leads to the next. Shared memory, L1, and the multiprocessor's part of L2 and DRAM are servers
+that take requests in turn. What was busy longest bounds the kernel.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ridgeline.profile.gpus import Gpu
 from ridgeline.profile.occupancy import Occupancy
+from ridgeline.simt.ir import FragmentMultiply
 from ridgeline.simt.launch import ThreadLaunch
-from ridgeline.simt.model.costs import Mix, is_wait, reads_memory, statement_mix
+from ridgeline.simt.model.costs import is_wait, result_latency, statement_mix
 from ridgeline.simt.model.counts import SECTOR, LaunchCounts, TraceStep
-from ridgeline.simt.model.gpu_facts import SmFacts, sm_facts
+from ridgeline.simt.model.dependence import dependences
+from ridgeline.simt.model.gpu_facts import sm_facts
+from ridgeline.simt.simulator.instructions import Instruction
 
 _PARTITIONS = 4
-_DEPENDENT = 4  # cycles until the next instruction of a warp may use a result
+_MOST_AHEAD = 8  # loads of a loop that the compiler issues before it uses the first
+_ARITHMETIC = ("fma", "fp64", "half", "int", "sfu")
 _DRAM_EFFICIENCY = 0.92
+
+
+@dataclass(frozen=True)
+class CompiledSteps:
+    """By line: what a step of it issues as compiled, and how often its loop has it written out."""
+
+    mixes: Mapping[int, Mapping[str, float]]
+    copies: Mapping[int, float]
+
+
+ESTIMATED = CompiledSteps({}, {})
 
 
 @dataclass(frozen=True)
@@ -30,7 +46,7 @@ class WarpStretch:
 
     start: float
     end: float
-    what: str  # "issue", "memory", "shared", "barrier", "scheduler"
+    what: str  # "issue", "memory", "shared", "barrier", "scheduler", "arithmetic", "tensor"
     pc: int
 
 
@@ -43,6 +59,7 @@ class WarpTimeline:
     busy: dict[str, float]  # cycles that each unit was in use
     stalls: dict[int, dict[str, float]] = field(default_factory=dict)
     first: float = 0.0  # when as many blocks as fit at once had ended
+    flight: float = 0.0  # bytes under way beyond L1, times the cycles that they took
 
 
 @dataclass(frozen=True)
@@ -72,22 +89,43 @@ class _Server:
         return self.free
 
 
+@dataclass
+class _Pending:
+    """When a variable's value is there, and what it comes from."""
+
+    time: float
+    what: str
+
+
 class SmModel:
     """One multiprocessor at work on traced blocks."""
 
     def __init__(
-        self, counts: LaunchCounts, gpu: Gpu, warps_per_block: int, factors: Mapping[int, float]
+        self, counts: LaunchCounts, gpu: Gpu, warps_per_block: int, compiled: CompiledSteps
     ) -> None:
         self.counts, self.facts, self.gpu = counts, sm_facts(gpu), gpu
-        self.factors = [factors.get(place.line, 1.0) for place in counts.places]
-        self.mixes = [statement_mix(instruction) for instruction in counts.code]
+        places = [place.line for place in counts.places]
+        self.mixes = [
+            _scaled(compiled.mixes.get(line), instruction)
+            for line, instruction in zip(places, counts.code)
+        ]
+        self.latencies = [result_latency(instruction, self.facts) for instruction in counts.code]
+        self.tensor = [_tensor_cycles(instruction, gpu) for instruction in counts.code]
         self.waits = [is_wait(instruction) for instruction in counts.code]
-        self.loads = [reads_memory(instruction) for instruction in counts.code]
+        self.order = dependences(counts.code)
+        self.ahead = [
+            1 if order.is_chased else max(1, min(_MOST_AHEAD, round(compiled.copies.get(line, 1))))
+            for line, order in zip(places, self.order)
+        ]
+        self.turns: dict[tuple[int, int], int] = {}
+        self.ready: dict[int, dict[str, _Pending]] = {}
+        self.flight = 0.0  # bytes under way beyond L1, times the cycles that they took
         self.warps_per_block = warps_per_block
         clock = gpu.boost_ghz * 1e9
         self.dram_rate = gpu.bandwidth * 1e9 * _DRAM_EFFICIENCY / clock / gpu.sms
         self.l2_rate = self.facts.l2_bytes_per_cycle / gpu.sms
         self.schedulers = [_Server() for _ in range(_PARTITIONS)]
+        self.pipes = [{unit: _Server() for unit in self.facts.rates} for _ in range(_PARTITIONS)]
         self.units = {name: _Server() for name in ("shared", "l1", "l2", "dram", "tensor")}
 
     def run(self, blocks: list[int], resident: int) -> WarpTimeline:
@@ -129,11 +167,9 @@ class SmModel:
             if len(arrived[block]) == left[block]:
                 self._open(arrived[block], queue, found, stalls, step.pc)
                 arrived[block] = []
-        busy = {name: server.busy for name, server in self.units.items()}
-        busy["issue"] = sum(server.busy for server in self.schedulers) / _PARTITIONS
         ends.sort()
         first = ends[min(resident, len(ends)) - 1] if ends else now
-        return WarpTimeline(now, found, busy, stalls, first)
+        return WarpTimeline(now, found, self.busy(), stalls, first, self.flight)
 
     def _open(
         self, waiting: list[tuple[float, int, int]], queue: list[tuple[float, int, int]],
@@ -149,32 +185,70 @@ class SmModel:
         self, now: float, warp: int, step: TraceStep, stretches: list[WarpStretch],
         stalls: dict[int, dict[str, float]],
     ) -> float:  # fmt: skip
-        mix = self.mixes[step.pc]
-        cycles = issue_cycles(mix, self.facts) * getattr(self.counts.code[step.pc], "share", 1.0)
-        cycles *= self.factors[step.pc]
-        scheduler = self.schedulers[warp % _PARTITIONS]
-        issued = scheduler.serve(now, cycles)
-        start = issued - cycles
+        """When the warp may go on; what it made may be there later."""
+        mix, order = self.mixes[step.pc], self.order[step.pc]
+        ready = self.ready.setdefault(warp, {})
+        now = self._awaited(now, warp, step.pc, stretches, stalls)
+        start = max(now, self.schedulers[warp % _PARTITIONS].free)
         if start > now:
             _add(stalls, step.pc, "scheduler", start - now)
+        issued = self._issued(start, warp, mix)
         stretches.append(WarpStretch(start, issued, "issue", step.pc))
-        depth = math.sqrt(max(1, sum(mix.values()) - mix["lsu"]))
-        done = issued + _DEPENDENT * depth * min(1.0, cycles)
-        ready = self._memory(issued, step)
-        if mix["tensor"]:
-            ready = max(ready, self.units["tensor"].serve(issued, 16 * mix["tensor"]) + 16)
-        if ready > done and (self.loads[step.pc] or mix["tensor"]):
+        made = max(issued, start + self.latencies[step.pc])
+        pending = _Pending(made, "arithmetic")
+        arrived = self._memory(issued, step, max(1, order.loads))
+        if self.tensor[step.pc]:
+            served = self.units["tensor"].serve(issued, self.tensor[step.pc])
+            pending = _Pending(served + self.facts.tensor_latency, "tensor")
+        elif order.loads:
             what = "memory" if step.dram or step.l2 or step.l1 else "shared"
-            stretches.append(WarpStretch(done, ready, what, step.pc))
-            _add(stalls, step.pc, what, ready - done)
-            done = ready
-        return done
+            pending = _Pending(made - issued + arrived, what)
+            if not order.writes and self._is_last(warp, step.pc):  # it uses what it loads itself
+                _wait(issued, arrived, what, step.pc, stretches, stalls)
+                issued = max(issued, arrived)
+        for name in order.writes:
+            ready[name] = pending
+        return issued
 
-    def _memory(self, now: float, step: TraceStep) -> float:
+    def _issued(self, start: float, warp: int, mix: Mapping[str, float]) -> float:
+        """When a scheduler has given all instructions of a step to their pipes."""
+        partition = warp % _PARTITIONS
+        issued = self.schedulers[partition].serve(start, sum(mix.values()))
+        for unit, count in mix.items():
+            if unit in self.facts.rates:
+                cycles = 32 * _PARTITIONS / self.facts.rates[unit]  # until it takes the next
+                taken = self.pipes[partition][unit].serve(start, count * cycles)
+                issued = max(issued, taken - cycles + 1)
+        return issued
+
+    def _is_last(self, warp: int, pc: int) -> bool:
+        """Whether a step is the last of those whose loads the compiler issues together."""
+        turn = self.turns[warp, pc] = self.turns.get((warp, pc), 0) + 1
+        return turn % self.ahead[pc] == 0
+
+    def _awaited(
+        self, now: float, warp: int, pc: int, stretches: list[WarpStretch],
+        stalls: dict[int, dict[str, float]],
+    ) -> float:  # fmt: skip
+        """When what an instruction reads is there."""
+        ready, order = self.ready[warp], self.order[pc]
+        is_last = not order.writes or self._is_last(warp, pc)
+        for name in order.reads:
+            pending = ready.get(name)
+            if pending is None or pending.time <= now:
+                continue
+            if pending.what in ("memory", "shared") and not is_last:
+                continue
+            _wait(now, pending.time, pending.what, pc, stretches, stalls)
+            now = pending.time
+        return now
+
+    def _memory(self, now: float, step: TraceStep, depth: int) -> float:
+        """When what a step asks of the memory is there; `depth` loads follow from one another."""
         facts, units, ready = self.facts, self.units, now
         sectors = step.l1 + step.l2 + step.dram
         if step.shared:
-            ready = units["shared"].serve(now, step.shared) + facts.shared_latency
+            ready = units["shared"].serve(now, step.shared) + facts.shared_latency * depth
         if not sectors:
             return ready
         served = units["l1"].serve(now, max(2.0, sectors / 4))
@@ -186,16 +260,44 @@ class SmModel:
         if step.dram:
             served = max(served, units["dram"].serve(now, step.dram * SECTOR / self.dram_rate))
             latency = facts.dram_latency
-        return max(ready, served + latency)
+        arrived = served + latency * depth
+        self.flight += (step.l2 + step.dram) * SECTOR * (arrived - now)
+        return max(ready, arrived)
+
+    def busy(self) -> dict[str, float]:
+        """Cycles that each unit was in use; of schedulers and their pipes the busiest."""
+        found = {name: server.busy for name, server in self.units.items()}
+        slots = [sum(server.busy for server in self.schedulers)]
+        for unit in _ARITHMETIC:
+            slots.append(sum(pipes[unit].busy for pipes in self.pipes))
+        found["issue"] = max(slots) / _PARTITIONS
+        return found
 
 
-def issue_cycles(mix: Mix, facts: SmFacts) -> float:
-    """Cycles that a scheduler needs to issue a statement of one warp."""
-    total = 0.0
-    for unit, count in mix.items():
-        rate = facts.rates.get(unit, 32.0) / _PARTITIONS
-        total += count * max(1.0, 32 / rate) if unit != "tensor" else count
-    return max(1.0, total)
+def _scaled(mix: Mapping[str, float] | None, instruction: Instruction) -> Mapping[str, float]:
+    """What a step issues, by unit: as compiled, or else as its statement suggests."""
+    found = statement_mix(instruction) if mix is None else mix
+    share = getattr(instruction, "share", 1.0)
+    return {unit: count * share for unit, count in found.items() if unit != "tensor"}
+
+
+def _tensor_cycles(instruction: Instruction, gpu: Gpu) -> float:
+    """Cycles for which a product of fragments keeps the tensor cores of a multiprocessor busy."""
+    statement = getattr(instruction, "statement", None)
+    if not isinstance(statement, FragmentMultiply):
+        return 0.0
+    a = statement.a
+    rate = gpu.peak(a.dtype.name) * 1e3 / gpu.sms / gpu.boost_ghz
+    return 2 * a.m * a.n * a.k / (rate * sm_facts(gpu).tensor_share)
+
+
+def _wait(
+    now: float, until: float, what: str, pc: int, stretches: list[WarpStretch],
+    stalls: dict[int, dict[str, float]],
+) -> None:  # fmt: skip
+    if until > now:
+        stretches.append(WarpStretch(now, until, what, pc))
+        _add(stalls, pc, what, until - now)
 
 
 def _add(stalls: dict[int, dict[str, float]], pc: int, what: str, cycles: float) -> None:
@@ -205,17 +307,17 @@ def _add(stalls: dict[int, dict[str, float]], pc: int, what: str, cycles: float)
 
 def predict(
     counts: LaunchCounts, gpu: Gpu, launch: ThreadLaunch, occupancy: Occupancy, simulated: int,
-    factors: Mapping[int, float],
+    compiled: CompiledSteps = ESTIMATED,
 ) -> TimePrediction:  # fmt: skip
     """The time of a launch whose caches are cold, from the counts of its `simulated` blocks.
 
-    `factors` says by line how many instructions the compiler made of one that the source has.
+    `compiled` says what the compiler made of the lines; else they are estimated.
     """
     warps_per_block = -(-launch.threads // 32)
     per_sm = max(1, min(occupancy.blocks, -(-launch.blocks // gpu.sms)))
     resident = min(per_sm, counts.traced_blocks, launch.blocks)
     traced = min(counts.traced_blocks, launch.blocks, simulated)
-    timeline = SmModel(counts, gpu, warps_per_block, factors).run(list(range(traced)), resident)
+    timeline = SmModel(counts, gpu, warps_per_block, compiled).run(list(range(traced)), resident)
     clock = gpu.boost_ghz * 1e9
     sms = min(gpu.sms, launch.blocks)
     rounds = launch.blocks / (sms * resident)
@@ -235,20 +337,5 @@ def predict(
     bound = busiest if units[busiest] > 0.5 * seconds else "latency"
     facts = sm_facts(gpu)
     needed = gpu.bandwidth * 1e9 * facts.dram_latency / clock / gpu.sms
-    flight = _bytes_in_flight(timeline, counts)
+    flight = timeline.flight / timeline.cycles if timeline.cycles else 0.0
     return TimePrediction(seconds, bound, units, rounds, timeline, flight, needed)
-
-
-def _bytes_in_flight(timeline: WarpTimeline, counts: LaunchCounts) -> float:
-    """Bytes of DRAM and L2 that were under way on one multiprocessor, on average."""
-    total = 0.0
-    for warp, stretches in timeline.warps.items():
-        waits: dict[int, list[float]] = {}
-        for stretch in stretches:
-            if stretch.what == "memory":
-                waits.setdefault(stretch.pc, []).append(stretch.end - stretch.start)
-        for pc, lengths in waits.items():
-            steps = [step for step in counts.traces[warp] if step.pc == pc]
-            mean = sum(s.dram + s.l2 for s in steps) / len(steps) * SECTOR
-            total += mean * sum(lengths)
-    return total / timeline.cycles if timeline.cycles else 0.0
