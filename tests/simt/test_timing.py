@@ -123,3 +123,29 @@ def test_loads_that_follow_from_one_another_wait_and_others_go_ahead() -> None:
     alone = cycles(sums_shared, 32, x, 1200, registers=32)
     assert added / 1000 < 0.6 * FACTS.shared_latency
     assert alone / 1200 > 0.9 * FACTS.shared_latency
+
+
+def test_a_long_launch_is_traced_in_part() -> None:
+    x = np.ones(32, np.float32)
+    few, many = (cycles(sums_of_products, 32, x, n, registers=32) for n in (5_000, 200_000))
+    assert many / few == pytest.approx(40, rel=0.1)
+
+
+@simt.kernel
+def leaves_early(x: f32["n"], y: out[f32["n"]]):
+    t = threadIdx.x
+    if t >= 64:
+        return
+    s = shared(64, f32)
+    s[t] = x[t]
+    for _ in range(4):
+        syncthreads()
+    y[t] = s[63 - t]
+
+
+def test_warps_that_have_left_are_not_waited_for() -> None:
+    x = np.ones(256, np.float32)
+    found = leaves_early.explain(64, 256, x, gpu="h200").prediction
+    ends = {stretches[-1].end for stretches in found.timeline.warps.values()}
+    assert len(found.timeline.warps) > 8 and min(ends) > 0
+    assert found.timeline.cycles > 4 * FACTS.barrier_cycles / 2

@@ -13,7 +13,7 @@ from ridgeline.simt.simulator.lanes import AnyArray, IntArray, Lanes
 from ridgeline.simt.simulator.storage import HeldArray
 
 SECTOR, BANKS = 32, 32
-_MOST_TRACED = 40_000
+_MOST_TRACED = 400_000  # steps of all traced warps together
 
 
 @dataclass
@@ -59,12 +59,17 @@ class LaunchCounts:
     code: list[Any] = field(default_factory=list)
     read_bytes: int = 0
     written_bytes: int = 0
-    truncated: bool = False
+    steps: int = 0  # of the traced blocks' warps
+    recorded: int = 0  # of these, those that are in their traces
 
     def begin(self, machine: Any, first: int) -> None:
         """A batch of blocks starts."""
-        self.machine, self.code, self.first = machine, machine.code, first
+        self.machine, self.code = machine, machine.code
         self.padded = machine.crew.padded
+        fresh = np.zeros(self.traced_blocks * self.padded // 32, bool)
+        self.full: AnyArray = getattr(self, "full", fresh)  # warps whose trace is long enough
+        self.longest = _MOST_TRACED // len(self.full)
+        self.before = first * self.padded // 32  # warps of earlier batches
         self.places = [_place(instruction) for instruction in self.code]
         self.pending: dict[int, TraceStep] = {}
         self.seen_by: set[tuple[int, int]] = getattr(self, "seen_by", set())
@@ -79,16 +84,15 @@ class LaunchCounts:
         line.lanes += lanes.count
         self.instruction_warps[pc] += len(distinct)
         self.pending = {}
-        limit = self.traced_blocks * self.padded // 32 - self.first * self.padded // 32
-        if limit <= 0 or self.truncated:
-            return
-        for warp in distinct[distinct < limit].tolist():
+        traced = distinct[distinct < len(self.full) - self.before] + self.before
+        self.steps += len(traced)
+        for warp in traced[~self.full[traced]].tolist():
             step = TraceStep(pc)
-            self.pending[warp] = step
+            self.pending[warp - self.before] = step
             trace = self.traces[warp]
             trace.append(step)
-            if len(trace) > _MOST_TRACED:
-                self.truncated = True
+            self.recorded += 1
+            self.full[warp] = len(trace) >= self.longest
 
     def divergence(self, pc: int, lanes: Lanes, holds: AnyArray) -> None:
         """A branch parts threads."""
@@ -166,7 +170,7 @@ class LaunchCounts:
                 if not self.pending:
                     return
                 continue
-            key = (warp * 32 // self.padded, int(sectors[place]))
+            key = ((warp + self.before) * 32 // self.padded, int(sectors[place]))
             if fresh[place]:
                 step.dram += 1
             elif key in self.seen_by and what == "read":

@@ -157,6 +157,9 @@ class SmModel:
                     if later:
                         for other in members[later.pop(0)]:
                             heapq.heappush(queue, (now, other, 0))
+                elif len(arrived[block]) == left[block]:  # the others wait for this one no more
+                    self._open(arrived[block], queue, found, stalls)
+                    arrived[block] = []
                 continue
             step = traces[warp][place]
             done = self._step(now, warp, step, found[warp], stalls)
@@ -165,7 +168,7 @@ class SmModel:
                 continue
             arrived[block].append((done, warp, place))
             if len(arrived[block]) == left[block]:
-                self._open(arrived[block], queue, found, stalls, step.pc)
+                self._open(arrived[block], queue, found, stalls)
                 arrived[block] = []
         ends.sort()
         first = ends[min(resident, len(ends)) - 1] if ends else now
@@ -173,10 +176,11 @@ class SmModel:
 
     def _open(
         self, waiting: list[tuple[float, int, int]], queue: list[tuple[float, int, int]],
-        found: dict[int, list[WarpStretch]], stalls: dict[int, dict[str, float]], pc: int,
+        found: dict[int, list[WarpStretch]], stalls: dict[int, dict[str, float]],
     ) -> None:  # fmt: skip
         last = max(done for done, _, _ in waiting) + self.facts.barrier_cycles / 2
         for done, warp, place in waiting:
+            pc = self.counts.traces[warp][place].pc
             found[warp].append(WarpStretch(done, last, "barrier", pc))
             _add(stalls, pc, "barrier", last - done)
             heapq.heappush(queue, (last, warp, place + 1))
@@ -318,7 +322,7 @@ def predict(
     resident = min(per_sm, counts.traced_blocks, launch.blocks)
     traced = min(counts.traced_blocks, launch.blocks, simulated)
     timeline = SmModel(counts, gpu, warps_per_block, compiled).run(list(range(traced)), resident)
-    clock = gpu.boost_ghz * 1e9
+    clock = gpu.boost_ghz * 1e9 * counts.recorded / max(1, counts.steps)  # of a longer trace
     sms = min(gpu.sms, launch.blocks)
     rounds = launch.blocks / (sms * resident)
     cycles = timeline.first
@@ -336,6 +340,6 @@ def predict(
     seconds = max(serial, units[busiest])
     bound = busiest if units[busiest] > 0.5 * seconds else "latency"
     facts = sm_facts(gpu)
-    needed = gpu.bandwidth * 1e9 * facts.dram_latency / clock / gpu.sms
+    needed = gpu.bandwidth * facts.dram_latency / gpu.boost_ghz / gpu.sms
     flight = timeline.flight / timeline.cycles if timeline.cycles else 0.0
     return TimePrediction(seconds, bound, units, rounds, timeline, flight, needed)
