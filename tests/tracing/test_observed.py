@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import ridgeline as rl
@@ -163,3 +164,32 @@ def test_collection_goes_on_when_the_last_thread_leaves() -> None:
     leave.set()
     thread.join()
     assert gc.isenabled()
+
+
+class Table:
+    """Finds every attribute in a table of its own, and has no other."""
+
+    table: ClassVar = {"scale": 1.0}
+
+    def __getattribute__(self, name: str) -> Any:
+        return object.__getattribute__(self, "table")[name]
+
+
+def test_an_object_that_finds_its_attributes_itself() -> None:
+    held = Table()
+    jitted = rl.jit(lambda x: x * held.scale)
+    for scale in (1.0, 2.0, 2.0, 3.0):
+        Table.table["scale"] = scale
+        assert jitted(rl.ones(1)).item() == scale
+
+
+def test_an_attribute_in_c_that_makes_a_dict_of_what_it_is_now() -> None:
+    generator = np.random.default_rng(0)
+
+    def f(x: rl.Tensor) -> rl.Tensor:
+        return x * (generator.bit_generator.state["has_uint32"] + 2)
+
+    jitted = rl.jit(f)
+    for _ in range(4):
+        assert jitted(rl.ones(1)).item() == f(rl.ones(1)).item()
+        generator.integers(5, dtype=np.uint32)

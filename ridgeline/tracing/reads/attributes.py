@@ -23,7 +23,7 @@ from ridgeline.tracing.reads.kinds import (
     python_method,
     written_by_users,
 )
-from ridgeline.tracing.reads.notes import MISSING, entry_of_class
+from ridgeline.tracing.reads.notes import MISSING, entry_of_class, own_table
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
@@ -82,7 +82,7 @@ def of_instance(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> An
             return _direct(recorder, owner, name, text)
         _by_class(recorder, owner, name, stored, text)
         return _bound(recorder, call, stored, owner, kind)
-    own = _own_table(owner)
+    own = own_table(owner)
     if own is not None and name in own:
         value = own[name]
         if is_watched(owner):
@@ -129,19 +129,13 @@ def _direct(recorder: ReadRecorder, owner: Any, name: str, text: str) -> Any:
 def _is_made_anew(owner: Any, name: str, value: Any) -> bool:
     """True where every look gives another object, which identity cannot compare."""
     again = getattr(owner, name)
-    return again is not value and not (type(again) is type(value) and again == value)
+    if again is value:
+        return False
+    return is_a(value, list | dict | set) or type(again) is not type(value) or again != value
 
 
 def _is_dataclass(kind: type) -> bool:
     return hasattr(kind, "__dataclass_fields__")
-
-
-def _own_table(owner: Any) -> dict[str, Any] | None:
-    try:
-        table = object.__getattribute__(owner, "__dict__")
-    except AttributeError:
-        return None
-    return table if is_a(table, dict) else None
 
 
 def _by_type(recorder: ReadRecorder, owner: Any, text: str) -> None:
@@ -201,7 +195,7 @@ def _of_ours(recorder: ReadRecorder, owner: Any, name: str) -> Any:
         observe(recorder, owner)
     recorder.our_class(type(owner))
     value = getattr(owner, name)
-    own = _own_table(owner)
+    own = own_table(owner)
     if own is not None and own.get(name, MISSING) is value:
         recorder.note(owner, "own", name, value, f"{label(owner)}.{name}")
         return value

@@ -9,6 +9,7 @@ named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from ridgeline.runtime.cpu.dict_versions import DictVersions
@@ -20,6 +21,7 @@ from ridgeline.tracing.reads.notes import (
     MISSING,
     SCALARS,
     Read,
+    own_table,
     same,
     same_all,
     same_table,
@@ -101,7 +103,7 @@ class Guards:
             return self._is(f"{owner}[{shown}]", value, read.value)
         if read.look == "attribute" and read.value is not MISSING and read.key.isidentifier():
             return self._is(f"{owner}.{read.key}", value, read.value)
-        if read.look == "own" and read.value is MISSING and hasattr(read.owner, "__dict__"):
+        if read.look == "own" and read.value is MISSING and _has_table(read.owner):
             return f"{shown} not in {owner}.__dict__"
         if read.look == "class entry" and read.value is not MISSING:
             return self._class_entry(number, read, shown)
@@ -201,6 +203,12 @@ def _taken_over(now: Any, before: Any, taken: dict[int, Any], fixed: set[int]) -
         return plain and all(_taken_over(n, b, taken, fixed) for n, b in zip(now, before))
     taken[id(before)] = now
     return True
+
+
+def _has_table(owner: Any) -> bool:
+    """True where `owner.__dict__` is its table of attributes, and no code of its class."""
+    plain = not isinstance(type(owner).__getattribute__, FunctionType)
+    return plain and own_table(owner) is not None
 
 
 def _gathered(reads: Sequence[Read]) -> list[Read]:

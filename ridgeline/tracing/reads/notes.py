@@ -100,12 +100,20 @@ def _memory(owner: Any, _: Any) -> Any:
 def _static(owner: Any, name: str) -> Any:
     """An attribute of an object without running code of its class."""
     found = entry_of_class(type(owner), name)
-    own = getattr(owner, "__dict__", {})
-    return own.get(name, MISSING) if found is MISSING else found
+    return _own(owner, name) if found is MISSING else found
 
 
 def _own(owner: Any, name: str) -> Any:
-    return getattr(owner, "__dict__", {}).get(name, MISSING)
+    return (own_table(owner) or {}).get(name, MISSING)
+
+
+def own_table(owner: Any) -> dict[str, Any] | None:
+    """The table of an object's own attributes, which no code of its class is asked for."""
+    try:
+        table = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return None
+    return table if isinstance(table, dict) else None
 
 
 # How the owner of a read is looked at.
