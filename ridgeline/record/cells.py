@@ -145,8 +145,8 @@ class Rare:
     """Rarely used fields of a track: a variable's identity, shared memory, a freed graph."""
 
     __slots__ = (
-        "behind", "closed", "formers", "key", "key_version", "left", "owner", "rest", "shared",
-        "spent", "steps", "writer",
+        "behind", "closed", "formers", "key", "key_version", "left", "own", "owner", "rest",
+        "shared", "spent", "steps", "writer",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -164,6 +164,9 @@ class Rare:
         self.formers: tuple[weakref.ref[Node], ...] = ()  # nodes whose place others have taken
         # of detached handles, the family whose gradients flow through what the cell holds now
         self.writer: weakref.ref[Track] | None = None
+        # a graph of these handles alone, beside the one of what the cell holds: the node that they
+        # wrote last, and as what they read which later node of the cell
+        self.own: tuple[Node, Node | None, Node | None] | None = None
         self.left = 0  # the epoch at which a tensor was last given other memory than this
 
 

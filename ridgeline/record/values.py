@@ -218,7 +218,7 @@ def special(cell: Cell, track: Track) -> Node:
     """The base node of a variable, or of memory that others may write to."""
     node = refresh(cell)
     if track.mode != LEAF:
-        return _closed(cell, track, node) if track.mode == GRAPH else node
+        return _closed(cell, track, _by_own_graph(track, node)) if track.mode == GRAPH else node
     details = rare(track)
     key = details.key
     if key is None or details.key_version != cell.version:
@@ -235,6 +235,18 @@ def special(cell: Cell, track: Track) -> Node:
         details.key_version = cell.version
         details.key = key
     return key
+
+
+def _by_own_graph(track: Track, node: Node) -> Node:
+    """What a cell holds, as handles read it that have a graph of their own."""
+    details = track.rare
+    if details is None or details.own is None:
+        return node
+    written, held, shown = details.own
+    if node is not held or shown is None:
+        shown = overwritten(written, node)
+        details.own = written, node, shown
+    return shown
 
 
 def _closed(cell: Cell, track: Track, node: Node) -> Node:
@@ -293,7 +305,11 @@ def write(target: H, value: Node, mode: int, what: str) -> H:
             )
         value = stretch(value, shape)
     tracked = modes.gradients and (mode >= GRAPH or track.mode == GRAPH)
-    base = cell.node if cell.rare is None else special(cell, cell)
+    base = held = cell.node if cell.rare is None else special(cell, cell)
+    former = graph_track(cell)
+    beside = tracked and former is not track and former.mode == GRAPH
+    if beside and track.mode == GRAPH:
+        base = special(cell, track)
     value = placed(value, base.types[0].device)
     if tracked:  # what must not let gradients pass is cut off before it is mixed in
         value = stop_gradient(value) if mode == CUT else value
@@ -308,14 +324,17 @@ def write(target: H, value: Node, mode: int, what: str) -> H:
         if made.origins or not made.inputs:  # another tensor reads as this node
             made = apart(made, [value])
         made.shown = True
-    elif graph_track(cell).mode == GRAPH:  # another handle's graph goes on to what was there
+    elif former.mode == GRAPH:  # another handle's graph goes on to what was there
         made = overwritten(base, made)
+    own = made if beside else None
+    if own is not None:  # two graphs of one memory: this handle's, and of those who had one before
+        made = overwritten(held, own)
     if is_mesh(base.types[0].device):
         made = placed_like(made, base)  # memory lies as it did
     stamp(made, here(3))
     cell.set(made)
     if tracked:
-        _follow(cell, track)
+        _follow(cell, track, own)
     elif track.mode == PLAIN and mode > PLAIN:
         track.mode = CUT
     if track is not cell and cell.mode == PLAIN and mode > PLAIN:
@@ -324,16 +343,21 @@ def write(target: H, value: Node, mode: int, what: str) -> H:
     return target
 
 
-def _follow(cell: Cell, track: Track) -> None:
-    """From now on the graph of what a cell holds is that of a family of handles, which wrote it."""
+def _follow(cell: Cell, track: Track, own: Node | None) -> None:
+    """From now on the graph of what a cell holds is that of a family of handles, which wrote it.
+
+    Or the family has a graph of its own, which leads to the node `own`.
+    """
     track.mode = GRAPH
-    if track is not cell:
+    if own is None and track is not cell:
         rare(cell).writer = weakref.ref(track)
-    elif cell.rare is not None:
+    elif own is None and cell.rare is not None:
         cell.rare.writer = None
-    if track.rare is not None:
+    if own is not None or track.rare is not None:
+        details = rare(track)
+        details.own = None if own is None else (own, None, None)
         # this value is newer than the graph that was let go
-        track.rare.spent, track.rare.formers = False, ()
+        details.spent, details.formers = False, ()
 
 
 def _leads_soon_to(base: Node, value: Node) -> bool:

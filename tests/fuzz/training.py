@@ -234,6 +234,7 @@ def _unseen(writer: _Writer) -> None:
 _UNSEEN = (
     "{t}.detach().mul_(3)", "{t}.data.add_(1)", "with lib.no_grad():\n    {t}.mul_(0.5)",
     "{t}[:2].detach().zero_()", "{t}.data[0] = 2.0", "with lib.no_grad():\n    {t}.copy_(x)",
+    "{t}.data.mul_({t})", "{t}.detach().copy_(w0 * 2)",
 )  # fmt: skip
 
 
