@@ -106,8 +106,10 @@ class WorkerPool:
                 kind, _, value = self._expect(number, STARTING)
                 if kind == worker.ERROR:
                     _raise(number, *value)
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            # none has begun to work: who interrupts the start does not wait for them
+            grace = GRACE if isinstance(error, Exception) else 0.0
+            _shut_down(self.processes, self.channels, grace)
             raise
 
     def _start(self, number: int, count: int, context: str | None) -> None:
@@ -175,7 +177,7 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the workers and wait until they are gone."""
-        _shut_down(self.processes, self.channels)
+        _shut_down(self.processes, self.channels, GRACE)
 
 
 _running: WeakSet[WorkerPool] = WeakSet()
@@ -189,7 +191,7 @@ def _end_abandoned() -> None:
             processes = abandoned.popleft()
         except IndexError:  # another thread took it
             return
-        _shut_down(processes, [])
+        _shut_down(processes, [], GRACE)
 
 
 @atexit.register
@@ -218,10 +220,10 @@ def _written(value: Any) -> Message:
         ) from error
 
 
-def _shut_down(processes: list[Any], channels: list[Channel]) -> None:
+def _shut_down(processes: list[Any], channels: list[Channel], grace: float) -> None:
     for channel in channels:
         channel.close()
-    deadline = time.monotonic() + GRACE
+    deadline = time.monotonic() + grace
     while processes:  # each is taken out when it is gone: an interrupt may end this before
         with suppress(ValueError):  # it is closed already
             _end(processes[-1], max(0.0, deadline - time.monotonic()))

@@ -308,3 +308,28 @@ def test_an_interrupt_at_the_start_of_workers_leaves_no_signal_blocked(
     with pytest.raises(KeyboardInterrupt):
         pool.start_server()
     assert real(signal.SIG_BLOCK, ()) == before
+
+
+@pytest.mark.parametrize(("error", "patience"), [(KeyboardInterrupt, 0.0), (WorkerError, 1000.0)])
+def test_who_interrupts_the_start_of_workers_does_not_wait_for_them(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException], patience: float
+) -> None:
+    real, waited, held = pool._end, list[float](), list[Any]()
+
+    def ends(process: Any, seconds: float) -> None:
+        waited.append(round(seconds, -1))
+        held.append(process)
+        real(process, seconds)
+
+    def stops(self: Any, number: int, seconds: float | None) -> Any:
+        raise error("while they start")
+
+    monkeypatch.setattr(pool, "GRACE", 1000.0)
+    monkeypatch.setattr(pool, "_end", ends)
+    monkeypatch.setattr(pool.WorkerPool, "_expect", stops)
+    with pytest.raises(error, match="while they start"):
+        list(DataLoader(PAIRS, batch_size=4, num_workers=2))
+    assert waited == [patience, patience]
+    for process in held:  # they are gone, and let go of
+        with pytest.raises(ValueError, match="closed"):
+            process.is_alive()
