@@ -81,7 +81,47 @@ def _partial_cholesky(matrix: Array) -> tuple[Array, int]:
     return factor, 0
 
 
+_BLOCK = 16  # rows that are solved by the inverse of their part of the diagonal
+
+
 def solve_triangular(a: Array, b: Array, upper: bool, unit: bool) -> Array:
+    """The solution of a triangular system: by halves, and small blocks by their inverses.
+
+    Inverses of all blocks are found together, so that there are few calls however large the
+    system is. Where one of them is not finite (a zero on the diagonal, numbers that overflow in
+    a product which the solution does not need), rows are solved one by one.
+    """
+    size = a.shape[-1]
+    if size <= _BLOCK:
+        return _substituted(a, b, upper, unit)
+    starts = range(0, size - _BLOCK + 1, _BLOCK)
+    blocks = np.stack([a[..., k : k + _BLOCK, k : k + _BLOCK] for k in starts])
+    inverses = _substituted(blocks, np.eye(_BLOCK, dtype=a.dtype), upper, unit)
+    if not np.isfinite(inverses).all():
+        return _substituted(a, b, upper, unit)
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    solution = np.array(np.broadcast_to(b, (*shape, *b.shape[-2:])))
+
+    def solve(low: int, high: int) -> None:
+        if high - low <= _BLOCK:
+            own, given = a[..., low:high, low:high], solution[..., low:high, :]
+            whole = high - low == _BLOCK
+            solution[..., low:high, :] = (
+                inverses[low // _BLOCK] @ given if whole else _substituted(own, given, upper, unit)
+            )
+            return
+        middle = low + -(-(high - low) // (2 * _BLOCK)) * _BLOCK
+        parts = ((middle, high), (low, middle)) if upper else ((low, middle), (middle, high))
+        first, second = slice(*parts[0]), slice(*parts[1])
+        solve(*parts[0])
+        solution[..., second, :] -= a[..., second, first] @ solution[..., first, :]
+        solve(*parts[1])
+
+    solve(0, size)
+    return solution
+
+
+def _substituted(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     """The solution of a triangular system, row by row."""
     size = a.shape[-1]
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
