@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -33,7 +34,16 @@ class TrafficCounters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.traffic: dict[tuple[str, str], AxisTraffic] = defaultdict(AxisTraffic)
-        self.times: dict[str, AxisTimes] = defaultdict(AxisTimes)
+        self._times: dict[str, AxisTimes] = defaultdict(AxisTimes)
+        # who adds what was not counted yet, before times are read
+        self.sources: list[Callable[[], None]] = []
+
+    @property
+    def times(self) -> dict[str, AxisTimes]:
+        """Exposed and hidden time by axis."""
+        for source in self.sources:
+            source()
+        return self._times
 
     def count(self, axis: str, kind: str, nbytes: int) -> None:
         """One more call."""
@@ -45,7 +55,7 @@ class TrafficCounters:
     def waited(self, axis: str, exposed: float, hidden: float) -> None:
         """A program has waited for a collective that it had started."""
         with self._lock:
-            entry = self.times[axis]
+            entry = self._times[axis]
             entry.exposed += exposed
             entry.hidden += hidden
 
@@ -67,9 +77,11 @@ class TrafficCounters:
 
     def clear(self) -> None:
         """Start from nothing."""
+        for source in self.sources:
+            source()
         with self._lock:
             self.traffic.clear()
-            self.times.clear()
+            self._times.clear()
 
     def __str__(self) -> str:
         rows = [

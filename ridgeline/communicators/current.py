@@ -23,6 +23,7 @@ class Rank:
         self.groups: dict[str, Communicator] = {world.key: world}
         # collectives that programs have started, by ticket, and when
         self.under_way: dict[int, tuple[Work, float]] = {}
+        self.mailbox: Any = None  # what its plans post, once one does: `runtime/cpu/mailbox.py`
         self.process_group = ""  # the name of torch's backend, where it has joined its group
         self.grouped_flops = 0  # of products that were counted as they ran: those of experts
         # where it stands on meshes, by the numbers of their shapes

@@ -8,11 +8,12 @@ The order in which values are joined is fixed by the group, so that a run can be
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ridgeline.communicators.agreements import Agreement
 from ridgeline.communicators.calls import Call, check, even_counts
 from ridgeline.communicators.counters import TrafficCounters
 from ridgeline.errors import BadTypeError
@@ -33,6 +34,9 @@ class Work(ABC):
     def over_at(self) -> float | None:
         """When it was over, by `time.perf_counter()`; None where nobody noted."""
         return None
+
+    def expected(self) -> None:  # noqa: B027  (few have to know)
+        """Somebody waits for it who cannot call `wait`."""
 
 
 class Finished(Work):
@@ -70,13 +74,31 @@ class Communicator(ABC):
         self, call: Call, array: np.ndarray, out: np.ndarray | None = None, line: str | None = None
     ) -> Work:
         """Start a call; `line` is the user's, for messages."""
+        self.check_and_count(call)
+        return self._start(call, array, out, user_line() if line is None else line)
+
+    def check_and_count(self, call: Call) -> None:
+        """Refuse what the group cannot do, and count the rest."""
         check(call, self.rank, self.size)
         self.counters.count(self.axis, call.kind, call.nbytes)
-        return self._start(call, array, out, user_line() if line is None else line)
 
     @abstractmethod
     def _start(self, call: Call, array: np.ndarray, out: np.ndarray | None, line: str) -> Work:
         """Start a call that was checked and counted."""
+
+    def start_posted(
+        self, call: Call, array: np.ndarray, out: np.ndarray | None, line: str, agreement: Agreement
+    ) -> Work:
+        """Start a call of a program's run, all of whose calls may be compared at once."""
+        return self.start(call, array, out, line)
+
+    def serve(self, mailbox: Any) -> bool:
+        """Empty a rank's mailbox from now on; False where somebody else has to."""
+        return False
+
+    def rings(self, bell: Callable[[], None]) -> bool:
+        """Call something whenever calls are over; False where one has to look."""
+        return False
 
     def split(self, color: int, key: int = 0, axis: str = "") -> Communicator:
         """The group of the ranks that give the same colour, in the order of their keys."""

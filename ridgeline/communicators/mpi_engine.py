@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from ridgeline.communicators.calls import CommunicationError
 from ridgeline.communicators.interface import Work
 from ridgeline.communicators.status import ENDED, FAILED, FOLDER, RUNNING, WAITING, StatusRecord
 
-T = TypeVar("T")
 TIMEOUT = "RIDGELINE_TIMEOUT"
-_SPINS, _PAUSE, _LONGEST_PAUSE = 200, 2e-5, 1e-3
+# seconds between two looks at calls: at first, then while the program waits, and while it computes
+_PAUSE, _LONGEST_PAUSE, _LONGEST_BESIDE = 5e-5, 3e-4, 1e-3
+_SPIN = 1e-4  # seconds of looks without a pause
 _BEAT = 0.5  # seconds between looks at whether the rank compiles
 # for the launcher to pass on what the rank wrote: it stops reading when a job is aborted
 _LAST_WORDS = 1.0
@@ -36,25 +37,36 @@ _LAST_WORDS = 1.0
 class MpiJob(Work, ABC):
     """A call of MPI under way."""
 
+    is_message = False  # it has to be tested by itself
+
     def __init__(self, what: str) -> None:
         self.what = what
         self.began = time.monotonic()
-        self.request: Any = None
+        self._steps: Iterator[Any] | None = None
+        self.request: Any = None  # of MPI, under way
         self._over = threading.Event()
         self._result: np.ndarray = np.empty(0)
         self._error: BaseException | None = None
         self._over_at: float | None = None
         self.engine: Engine | None = None
 
-    def prepare(self, engine: Engine) -> None:
-        """What has to happen between the ranks before the call."""
-
     @abstractmethod
-    def begin(self) -> Any:
-        """Start the call: MPI's request."""
+    def steps(self) -> Iterator[Any]:
+        """Requests of MPI, each started when the one before is over; None: not yet."""
 
-    def check_received(self, nbytes: int) -> None:
-        """Raise where a message has another length than expected."""
+    def has_come(self) -> bool:
+        """True where a message is here."""
+        return False
+
+    def proceed(self) -> bool:
+        """Go on where the request is over, or there is none; true where that was all."""
+        if self._steps is None:
+            self._steps = self.steps()
+        try:
+            self.request = next(self._steps)
+        except StopIteration:
+            return True
+        return False
 
     @abstractmethod
     def end(self) -> np.ndarray:
@@ -84,27 +96,86 @@ class MpiJob(Work, ABC):
         if not self._over.is_set():
             assert self.engine is not None
             self.engine.status.become(WAITING, self.what)
-            self._over.wait()
+            self.engine.waiting += 1
+            try:
+                self._over.wait()
+            finally:
+                self.engine.waiting -= 1
             self.engine.status.become(RUNNING)
         if self._error is not None:
             raise self._error
         return self._result
 
 
-class _Task(MpiJob):
-    """A function that the thread calls, such as one that makes a group."""
+class _Nothing(MpiJob):
+    """Wakes the thread."""
 
-    def __init__(self, what: str, function: Callable[[], Any]) -> None:
-        super().__init__(what)
-        self._function, self.value = function, None
-
-    def begin(self) -> Any:
-        """Call it."""
-        self.value = self._function()
+    def steps(self) -> Iterator[Any]:
+        """There are none."""
+        return iter(())
 
     def end(self) -> np.ndarray:
-        """Nothing: the value is kept."""
-        return self._result
+        """Nothing."""
+        return np.empty(0)
+
+
+class Postbox(Protocol):
+    """Where plans post calls: `runtime/cpu/mailbox.py`."""
+
+    def taken(self) -> Sequence[Posted]:
+        """What came since it was asked last."""
+
+    def sleep(self, seconds: float) -> None:
+        """Until something comes, or one is rung for."""
+
+    def ring(self) -> None:
+        """Wake who sleeps."""
+
+
+class Posted(Protocol):
+    """A call that a plan has posted."""
+
+    is_known_to_wait: bool
+
+    @property
+    def is_awaited(self) -> bool:
+        """True where the plan can do nothing else."""
+
+    @property
+    def words(self) -> str:
+        """What it is."""
+
+    def begin(self) -> None:
+        """Start it."""
+
+    def is_over(self) -> bool:
+        """True where finishing takes no time."""
+
+    def finish(self) -> None:
+        """Let the plan go on."""
+
+    def fail(self, error: BaseException) -> None:
+        """End the plan."""
+
+
+class _Pause:
+    """How long the thread sleeps between two looks: longer and longer, leaving the cores to others.
+
+    It is in a hurry where the program waits for a call, and not where it computes meanwhile.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._began, self._seconds = engine, time.perf_counter(), _PAUSE
+
+    def rest(self) -> None:
+        """Let others run for a while."""
+        hurries = self._engine.is_awaited()
+        if hurries and time.perf_counter() - self._began < _SPIN:
+            os.sched_yield()
+            return
+        self._engine.sleep(self._seconds)
+        longest = _LONGEST_PAUSE if hurries else _LONGEST_BESIDE
+        self._seconds = min(self._seconds * 1.5, longest)
 
 
 class Engine:
@@ -120,6 +191,10 @@ class Engine:
         self._watched = bool(os.environ.get(FOLDER))  # by a launcher, which knows who compiles
         self._jobs: queue.SimpleQueue[MpiJob | None] = queue.SimpleQueue()
         self._open: list[MpiJob] = []
+        self._box: Postbox | None = None
+        self._posted: list[Posted] = []
+        self.parted = 0  # calls whose second half has yet to be started
+        self.waiting = 0  # threads of the program that wait for a call
         self._thread = threading.Thread(target=self._serve, name="MPI", daemon=True)
         self._thread.start()
         self._shown = sys.excepthook
@@ -131,73 +206,111 @@ class Engine:
         job.engine = self
         self.status.came_to(job.what)
         self._jobs.put(job)
+        if self._box is not None:
+            self._box.ring()
         return job
 
-    def call(self, function: Callable[[], T], what: str) -> T:
-        """What a function gives that calls MPI, behind what was submitted before."""
-        task = _Task(what, function)
-        self.submit(task).wait()
-        value: Any = task.value
-        return value  # type: ignore[no-any-return]
+    def empty(self, box: Postbox) -> None:
+        """Take what plans post from now on."""
+        self._box = box
+        self._jobs.put(_Nothing(""))  # the thread sleeps in the mailbox from now on
 
-    def complete(self, request: Any, job: MpiJob) -> None:
-        """Make progress until a request of a job is over."""
-        pause, spins = _PAUSE, 0
-        while not request.Test():
-            pause, spins = self._rest(pause, spins)
-            self._progress()
-            self._check_time(job)
+    def is_awaited(self) -> bool:
+        """True where the program waits; that it does is noted in the rank's record."""
+        for posted in self._posted:
+            if posted.is_awaited:
+                if not posted.is_known_to_wait:
+                    posted.is_known_to_wait = True
+                    self.status.become(WAITING, posted.words)
+                return True
+        return self.waiting > 0
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep for so long, or until the program wants something."""
+        if self._box is None:
+            time.sleep(seconds)
+        else:
+            self._box.sleep(seconds)
 
     def _serve(self) -> None:
+        pause = _Pause(self)
         while True:
-            job = self._next()
-            if job is None:
-                return
-            try:
-                job.prepare(self)
-                job.request = job.begin()
-            except BaseException as error:
-                job.settle(error)
-                continue
-            if job.request is None:
-                job.settle()
-            else:
+            moved = self._take_posted()
+            with contextlib.suppress(queue.Empty):
+                job = self._jobs.get_nowait()
+                if job is None:
+                    return
                 self._open.append(job)
+                moved = True
+            if self._progress() or moved:
+                self._finish_posted()
+                pause = _Pause(self)
+            elif self._open:
+                pause.rest()
+            else:
+                self._rest_idle()
 
-    def _next(self) -> MpiJob | None:
-        """The next job; until it comes, those that are open make progress."""
-        pause, spins = _PAUSE, 0
-        while self._open:
-            with contextlib.suppress(queue.Empty):
-                return self._jobs.get_nowait()
-            self._progress()
-            pause, spins = self._rest(pause, spins)
-        while True:
-            with contextlib.suppress(queue.Empty):
-                return self._jobs.get(timeout=_BEAT)
-            self.status.beat()
+    def _rest_idle(self) -> None:
+        """Nothing is under way: sleep until something comes, and look whether the rank compiles."""
+        self.status.beat()
+        if self._box is not None:
+            self._box.sleep(_BEAT)
+            return
+        with contextlib.suppress(queue.Empty):
+            job = self._jobs.get(timeout=_BEAT)
+            self._open.append(job) if job is not None else self._jobs.put(None)
 
-    def _progress(self) -> None:
-        for job in list(self._open):
-            status = self.mpi.Status()
+    def _take_posted(self) -> bool:
+        """Submit what plans have posted."""
+        new = () if self._box is None else self._box.taken()
+        for posted in new:
             try:
-                if not job.request.Test(status):
+                posted.begin()
+            except BaseException as error:
+                posted.fail(error)
+            else:
+                self._posted.append(posted)
+        return bool(new)
+
+    def _finish_posted(self) -> None:
+        """Let plans go on whose calls are over."""
+        for posted in [each for each in self._posted if each.is_over()]:
+            self._posted.remove(posted)
+            posted.finish()
+            if posted.is_known_to_wait:
+                self.status.become(RUNNING)
+
+    def _progress(self) -> bool:
+        """Look at the calls under way; true where one is further than before."""
+        moved, over = False, self._over()
+        for job in list(self._open):
+            try:
+                if job.request is None or job in over or job.has_come():
+                    is_through = job.proceed()
+                    moved = moved or is_through or job.request is not None
+                else:
+                    is_through = False
+                if not is_through:
                     self._check_time(job)
                     continue
-                job.check_received(status.Get_count(self.mpi.BYTE))
                 error = None
             except BaseException as raised:
-                error = raised
+                moved, error = True, raised
             self._open.remove(job)
             job.settle(error)
+        return moved
 
-    @staticmethod
-    def _rest(pause: float, spins: int) -> tuple[float, int]:
-        if spins < _SPINS:
-            os.sched_yield()
-            return pause, spins + 1
-        time.sleep(pause)
-        return min(pause * 1.2, _LONGEST_PAUSE), spins
+    def _over(self) -> set[MpiJob]:
+        """The calls whose requests are over: one look at all of them is what costs least."""
+        tested = [job for job in self._open if job.request is not None and not job.is_message]
+        try:
+            found = self.mpi.Request.Testsome([job.request for job in tested])
+        except self.mpi.Exception as error:
+            for job in tested:
+                self._open.remove(job)
+                job.settle(error)
+            return set()
+        return {tested[number] for number in found or ()}
 
     def _check_time(self, job: MpiJob) -> None:
         if not self._watched and time.monotonic() - job.began > self._timeout:
@@ -224,5 +337,7 @@ class Engine:
     def _end(self) -> None:
         """Finish what was started, and say so."""
         self._jobs.put(None)
+        if self._box is not None:
+            self._box.ring()
         self.status.become(ENDED)
         self._thread.join(5.0)

@@ -31,6 +31,30 @@ class SimulatedWorld:
         self.failure: str = ""
         self._ended: dict[int, str] = {}
         self._waiting: dict[int, _Waiting] = {}
+        self.bells: list[Callable[[], None]] = []  # rung whenever something has changed
+
+    def notify(self) -> None:
+        """Wake all who wait; `changed` is held."""
+        self.changed.notify_all()
+        for bell in self.bells:
+            bell()
+
+    def expect(
+        self, rank: int, ready: Callable[[], bool], needs: Callable[[], Sequence[int]], what: str
+    ) -> Callable[[], None]:
+        """A rank waits whose thread is in machine code, until what is given back is called."""
+        expected = _Waiting(ready, needs, what)
+
+        def end() -> None:
+            with self.changed:
+                if self._waiting.get(rank) is expected:
+                    del self._waiting[rank]
+
+        with self.changed:
+            if not ready() and not self.failure:
+                self._waiting[rank] = expected
+                self._look_for_stuck_ranks()
+        return end
 
     def check(self) -> None:
         """Raise what has ended the simulation."""
@@ -41,14 +65,14 @@ class SimulatedWorld:
         """End all ranks with a message; the first one counts."""
         with self.changed:
             self.failure = self.failure or reason
-            self.changed.notify_all()
+            self.notify()
 
     def end(self, rank: int, how: str) -> None:
         """A rank has ended; those that need it cannot go on."""
         with self.changed:
             self._ended[rank] = how
             self._look_for_stuck_ranks()
-            self.changed.notify_all()
+            self.notify()
 
     def wait(
         self, rank: int, ready: Callable[[], bool], needs: Callable[[], Sequence[int]], what: str

@@ -65,10 +65,10 @@ class StatusRecord:
         self._write()
 
     def came_to(self, text: str) -> None:
-        """One more collective was started."""
+        """One more collective was started; a rank that waits in another goes on waiting."""
         self._calls += 1
-        self._text = text
-        self.become(RUNNING)
+        if self._state != WAITING:
+            self.become(RUNNING, text)
 
     def become(self, state: int, text: str | None = None) -> None:
         """What the rank does from now on; what has failed stays so."""

@@ -6,6 +6,7 @@ results do not depend on who comes when. A message is copied when it is sent.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -51,17 +52,50 @@ class _Group:
         self.groups: dict[tuple[str, int], _Group] = {}
 
 
-class _Met(Work):
+class _Expected(Work):
+    """A call that the machine code of a rank may wait for."""
+
+    def __init__(self, group: ThreadsCommunicator, call: Call, line: str) -> None:
+        self._group, self._call = group, call
+        self._what = f"{call} along {group.axis}{_at(line)}"
+        self._end: Callable[[], None] | None = None  # of the waiting
+
+    @abstractmethod
+    def _is_there(self) -> bool:
+        """True when nobody has to come any more."""
+
+    @abstractmethod
+    def _missing(self) -> list[int]:
+        """The ranks of the group that have yet to come."""
+
+    def done(self) -> bool:
+        """True when all have come, or never will."""
+        return self._is_there() or self._group.has_failed
+
+    def expected(self) -> None:
+        """The rank's program waits from now on."""
+        self._end = self._group.expect(self._is_there, self._missing, self._what)
+
+    def _wait(self) -> None:
+        self._group.wait(self._is_there, self._missing, self._what)
+        if self._end is not None:
+            self._end()
+
+
+class _Met(_Expected):
     """A collective that this rank has come to."""
 
     def __init__(
         self, group: ThreadsCommunicator, meeting: _Meeting, out: np.ndarray | None
     ) -> None:
-        self._group, self._meeting, self._out = group, meeting, out
+        super().__init__(group, meeting.calls[group.rank], meeting.lines[group.rank])
+        self._meeting, self._out = meeting, out
 
-    def done(self) -> bool:
-        """True when all ranks have come."""
+    def _is_there(self) -> bool:
         return self._meeting.done
+
+    def _missing(self) -> list[int]:
+        return [rank for rank in range(self._group.size) if rank not in self._meeting.calls]
 
     def over_at(self) -> float | None:
         """When the last rank came."""
@@ -69,14 +103,8 @@ class _Met(Work):
 
     def wait(self) -> np.ndarray:
         """This rank's copy of what it gets."""
-        group, meeting = self._group, self._meeting
-        call, line = meeting.calls[group.rank], meeting.lines[group.rank]
-        group.wait(
-            lambda: meeting.done,
-            lambda: [rank for rank in range(group.size) if rank not in meeting.calls],
-            f"{call} along {group.axis}{_at(line)}",
-        )
-        result = meeting.results[group.rank]
+        self._wait()
+        result = self._meeting.results[self._group.rank]
         if self._out is None:
             self._out = result.copy()
         else:
@@ -84,30 +112,31 @@ class _Met(Work):
         return self._out
 
 
-class _Arriving(Work):
+class _Arriving(_Expected):
     """A message that this rank waits for."""
 
     def __init__(self, group: ThreadsCommunicator, call: Call, out: np.ndarray, line: str) -> None:
-        self._group, self._call, self._out, self._line = group, call, out, line
+        super().__init__(group, call, line)
+        self._out = out
         self._mail, self._taken = group.mail(call), False
         self._number = self._mail.asked
         self._mail.asked += 1
 
-    def done(self) -> bool:
-        """True when it was sent."""
+    def _is_there(self) -> bool:
         return self._taken or self._number in self._mail.here
+
+    def _missing(self) -> list[int]:
+        return [self._call.root]
 
     def wait(self) -> np.ndarray:
         """The message, in the array that it was to go to."""
         if self._taken:
             return self._out
-        mail, number = self._mail, self._number
-        what = f"{self._call} along {self._group.axis}{_at(self._line)}"
-        self._group.wait(lambda: number in mail.here, lambda: [self._call.root], what)
-        sent, array, line = mail.here.pop(number)
+        self._wait()
+        sent, array, line = self._mail.here.pop(self._number)
         self._taken = True
         if (sent.shape, sent.dtype) != (self._call.shape, self._call.dtype):
-            self._group.fail(f"{what} was sent {sent} by rank {self._call.root}{_at(line)}")
+            self._group.fail(f"{self._what} was sent {sent} by rank {self._call.root}{_at(line)}")
         np.copyto(self._out, array, casting="no")
         return self._out
 
@@ -137,7 +166,7 @@ class ThreadsCommunicator(Communicator):
             mail = self._group.messages[self.rank, call.root, call.tag]
             mail.here[mail.sent] = call, array.copy(), line
             mail.sent += 1
-            self._group.world.changed.notify_all()
+            self._group.world.notify()
         return Finished(array)
 
     def mail(self, call: Call) -> _Mail:
@@ -170,7 +199,7 @@ class ThreadsCommunicator(Communicator):
         meeting.arrays.clear()
         with self._group.world.changed:
             meeting.done, meeting.over_at = True, perf_counter()
-            self._group.world.changed.notify_all()
+            self._group.world.notify()
 
     def _check_lengths(self, calls: Sequence[Call], meeting: _Meeting) -> None:
         for source, given in enumerate(calls):
@@ -198,6 +227,25 @@ class ThreadsCommunicator(Communicator):
             members[self.rank], ready, lambda: [members[rank] for rank in needs()], what
         )
 
+    def expect(
+        self, ready: Callable[[], bool], needs: Callable[[], Sequence[int]], what: str
+    ) -> Callable[[], None]:
+        """The rank's program waits in machine code, until what is given back is called."""
+        members = self._group.members
+        return self._group.world.expect(
+            members[self.rank], ready, lambda: [members[rank] for rank in needs()], what
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """True where the simulation was ended."""
+        return bool(self._group.world.failure)
+
+    def rings(self, bell: Callable[[], None]) -> bool:
+        """Ring whenever a rank has come somewhere."""
+        self._group.world.bells.append(bell)
+        return True
+
     def fail(self, reason: str) -> None:
         """End all ranks, this one here."""
         self._group.world.fail(reason)
@@ -208,7 +256,7 @@ class ThreadsCommunicator(Communicator):
         with group.world.changed:
             parts = group.parts[name]
             parts[self.rank] = (color, key)
-            group.world.changed.notify_all()
+            group.world.notify()
         self.wait(
             lambda: len(parts) == self.size,
             lambda: [rank for rank in range(self.size) if rank not in parts],

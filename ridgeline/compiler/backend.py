@@ -129,6 +129,7 @@ class Backend(ABC):
 
     # The classes of data in its layouts, besides the compiler's own: the disk cache keeps them.
     launch_types: Sequence[type] = ()
+    posts_collectives = False  # as steps of its plans, and not as NumPy calls between them
     # True where runs share one flag for wrong indices, which is stored only where it is true
     shares_flag = False
 

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ridgeline.compiler.posted_calls import (
+    CONTEXT_BYTES,
+    AwaitCall,
+    PostCall,
+    posted_call,
+    posted_steps,
+)
 from ridgeline.config import config
 from ridgeline.fusion.groups import FusionGroup
 from ridgeline.fusion.materialize import sources
@@ -21,6 +28,7 @@ from ridgeline.graph.node import Node, proj
 from ridgeline.graph.sizes import evaluate, never_shrinks
 from ridgeline.graph.verify import require
 from ridgeline.loops.ir import Const
+from ridgeline.ops.started import WAIT
 from ridgeline.weak import fingerprint
 
 if TYPE_CHECKING:
@@ -74,7 +82,7 @@ class BodyCall(ABC):
         """The layouts of its bodies."""
 
 
-Call = KernelCall | JoinedCall | HostCall | BodyCall
+Call = KernelCall | JoinedCall | HostCall | PostCall | AwaitCall | BodyCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,7 @@ class Layout:
     check: int = -1  # before this call the flag is looked at, as long as nothing is overwritten
     exact: bool = False  # memory is taken in blocks of its own size: a budget is kept
     raises: bool = False  # the flag is stored only where it is true
+    context: int = -1  # the slot of what a run has of its rank's mailbox, if it posts collectives
 
     @property
     def slots(self) -> int:
@@ -223,9 +232,15 @@ def lay_out(
     for held in inner.values():
         for piece in held.scratch:
             lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
-    calls = [step for step, g in enumerate(stages.fusion.groups) if _on_host(g, stages)]
+    posted = posted_steps(stages) if target.posts_collectives else {}
+    calls = [
+        step
+        for step, g in enumerate(stages.fusion.groups)
+        if _on_host(g, stages) and step not in posted
+    ]
     kept = [v for v, life in lives.items() if any(life.first <= c <= life.last for c in calls)]
-    made = [v for v in dict.fromkeys((*made_results(stages), *kept)) if v not in slot_of]
+    context = [Scratch(-1, 0, CONTEXT_BYTES)] if posted else []
+    made = [v for v in dict.fromkeys((*made_results(stages), *kept, *context)) if v not in slot_of]
     for number, value in enumerate(made, len(inputs) + len(sizes)):
         slot_of[value] = number
     temporary = [v for v in lives if v not in slot_of]
@@ -235,8 +250,8 @@ def lay_out(
         slot_of[value] = number
     for value in stages.over:
         slot_of[value] = slot_of[lowest(value, stages.over)]
-    steps = list(_calls(stages, slot_of, inner, target))
-    late = _late(stages, calls) if stages.in_place or stages.replacing.others else set()
+    steps = list(_calls(stages, slot_of, inner, target, posted))
+    late = _late(stages, [*calls, *posted]) if stages.in_place or stages.replacing.others else set()
     number_of = {value: number for number, value in enumerate(made)}
     layout = Layout(
         tuple(call for _, call in steps),
@@ -251,8 +266,9 @@ def lay_out(
             (number_of[v], slot_of[i]) for v, i in stages.in_place.items() if v in late
         ),
         reusable=tuple(number_of[v] for v in stages.replacing.others if v in late),
-        check=_check(stages, [step for step, _ in steps]) if late else -1,
+        check=_check(stages, [step for step, _ in steps], posted) if late else -1,
         raises=stages.raises,
+        context=slot_of[context[0]] if context else -1,
     )  # fmt: skip
     if config.verify:
         verify_layout(stages, layout)
@@ -278,10 +294,14 @@ def _flag_step(stages: Stages) -> int:
     return steps[0] if steps else -1
 
 
-def _check(stages: Stages, steps: Sequence[int]) -> int:
-    """The number of the first call after the index flag is known; -1 if there is none."""
+def _check(stages: Stages, steps: Sequence[int], posted: Collection[int]) -> int:
+    """The number of the first call after the index flag is known; -1 if there is none.
+
+    Collectives come before: other ranks wait for them.
+    """
     flag = _flag_step(stages)
-    return -1 if flag < 0 else sum(step <= flag for step in steps)
+    last = max((flag, *posted))
+    return -1 if flag < 0 else sum(step <= last for step in steps)
 
 
 def _late(stages: Stages, library_calls: Sequence[int]) -> set[Node]:
@@ -342,9 +362,11 @@ def _calls(
     slot_of: SlotOf,
     inner: Mapping[int, BodyPlan],
     target: Backend,
+    posted: Mapping[int, int],
 ) -> Iterator[tuple[int, Call]]:
-    """The calls, each with the number of its group."""
+    """The calls, each with the number of its group; steps that are `posted` have their starts."""
     position = {node: i for i, node in enumerate(stages.order)}
+    context = slot_of[Scratch(-1, 0, CONTEXT_BYTES)] if posted else -1
     kernels = iter(stages.kernels)
     last_of = {step: members[-1] for members in stages.joined for step in members}
     together: list[CompiledKernel] = []
@@ -356,7 +378,9 @@ def _calls(
             given = tuple(slot_of[now.get(source, source)] for source in read)
             made = [proj(node, i) for i in range(len(node.types))]
             outputs = tuple(slot_of.get(now.get(value, value), -1) for value in made)
-            if step in inner:
+            if step in posted:
+                yield step, posted_call(step, posted, context, stages, position, slot_of)
+            elif step in inner:
                 yield step, inner[step].call(position[node], given, outputs, slot_of)
             elif group.views is not None:
                 library_op = target.library_op(node)
@@ -408,9 +432,14 @@ def live_ranges(
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
     together = {step: members for members in joined for step in members}
+    started: dict[Node, int] = {}  # collectives, which write from then on
     for step, group in enumerate(groups):
         members = together.get(step, (step,))
         begin, end = members[0], members[-1]
+        if group.apart is not None and group.apart.op is WAIT:
+            begin = started.get(group.apart.inputs[0], begin)
+        elif group.apart is not None:
+            started[group.apart] = begin
         for value in written(group):
             memory = lowest(value, over)
             first.setdefault(memory, begin)
@@ -437,7 +466,7 @@ def to_text(layout: Layout) -> str:
 
 def from_text(text: str | bytes, launch_types: Iterable[type]) -> Layout:
     """The layout that `to_text` wrote, with launches of these types."""
-    known = (KernelCall, JoinedCall, HostCall, Layout, *launch_types)
+    known = (KernelCall, JoinedCall, HostCall, PostCall, AwaitCall, Layout, *launch_types)
     layout = _value(json.loads(text), {kind.__name__: kind for kind in known})
     assert isinstance(layout, Layout)
     return layout
@@ -543,6 +572,8 @@ def lives(layout: Layout) -> dict[int, tuple[int, int]]:
 def _touched(call: Any) -> Sequence[int]:
     if isinstance(call, (KernelCall, JoinedCall)):
         return [slot for slot in call.slots if slot >= 0]
+    if isinstance(call, (PostCall, AwaitCall)):
+        return [s for s in (call.context, call.ticket, call.result, *call.operands) if s >= 0]
     return (*call.inputs, *call.outputs) if isinstance(call, HostCall) else ()
 
 

@@ -29,6 +29,8 @@ from ridgeline.weak import Structure
 class AheadBackend(CpuBackend):
     """The CPU's backend without a CPU: code for the target, which this process does not run."""
 
+    posts_collectives = False  # a program file has no ranks
+
     def compile(
         self,
         kernels: Sequence[CompiledKernel],

@@ -54,6 +54,8 @@ class _Simulated(threading.Thread):
             self._world.end(number, f"failed with {type(error).__name__}")
         else:
             self._world.end(number, "has returned")
+        if self._rank.mailbox is not None:
+            self._rank.mailbox.close()
 
     def _begin(self) -> None:
         """Modes and random stream are the caller's, to begin with."""

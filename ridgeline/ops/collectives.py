@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.communicators.agreements import Agreement
 from ridgeline.communicators.calls import Call, even_counts
 from ridgeline.communicators.current import current_rank
 from ridgeline.communicators.interface import Communicator, Work
@@ -223,9 +224,12 @@ def _exchanged_rows(rows: Size, attrs: GroupCallAttrs) -> Size:
 # ---- values --------------------------------------------------------------------------------------
 
 
-def call_of(op: Op, attrs: GroupCallAttrs, array: Array) -> Call:
-    """What a collective asks of its group, given its operand."""
-    shape = array.shape
+def call_of(op: Op, attrs: GroupCallAttrs, kind: TensorType) -> Call:
+    """What a collective asks of its group, given the type of its operand.
+
+    How many rows an exchange of counted rows has is known when it runs.
+    """
+    shape = tuple(map(int, kind.shape))
     counts, receives, size = attrs.counts, attrs.receives, attrs.group.size
     if op is ALL_GATHER:
         counts = counts or (shape[0],) * size
@@ -233,44 +237,80 @@ def call_of(op: Op, attrs: GroupCallAttrs, array: Array) -> Call:
         counts = counts or even_counts(shape[0], size)
         receives = (receives or counts) if op is ALL_TO_ALL else ()
     root = -1 if op is REDUCE_TO else attrs.root
-    name = array.dtype.name
+    name = kind.dtype.numpy.name
     return Call(_KINDS[op.name], shape, name, attrs.reduction, counts, receives, root)
 
 
-def started(current: Node, op: Op, array: Array, lengths: Sequence[Array] = ()) -> Work:
+def asked_of_group(op: Op, attrs: GroupCallAttrs, kind: TensorType) -> Call | None:
+    """What all ranks of the group have to ask alike; messages are between two of them."""
+    if op in (SHIFT, *MESSAGES):
+        return None
+    if op is ALL_TO_ALL_ROWS:
+        rows = tuple(map(int, kind.shape))
+        return Call("all_to_all", rows, kind.dtype.numpy.name)
+    return call_of(op, attrs, kind)
+
+
+def started(
+    current: Node,
+    op: Op,
+    array: Array,
+    lengths: Sequence[Array] = (),
+    out: Array | None = None,
+    agreement: Agreement | None = None,
+) -> Work:
     """Begin a collective over its group of the calling rank; `current` is the node that does.
 
-    `lengths` are the rows that go to each rank and come from each, where operands say so.
+    `lengths` are the rows that go to each rank and come from each, where operands say so; `out` is
+    where the result is wanted, and `agreement` is for calls of a program.
     """
-    group = current_rank().group(current.attrs.group.key)
+    attrs: GroupCallAttrs = current.attrs
+    group = current_rank().group(attrs.group.key)
     dense = np.ascontiguousarray(array).reshape(array.shape)
     line = describe(current)
     if op is SHIFT:
-        return _shift(group, current.attrs.root, dense, line)
+        return _shift(group, attrs.root, dense, line, out)
     if op is ALL_TO_ALL_ROWS:
-        return _exchanged_rows_of(group, dense, lengths, _rows_of(current, array), line)
+        rows = len(array) if attrs.rows < 0 else attrs.rows
+        return _exchanged_rows_of(group, dense, lengths, rows, line, agreement)
     if op in (SEND, RECEIVE):
-        return _message(group, op, current.attrs, dense, line)
-    return group.start(call_of(op, current.attrs, dense), dense, line=line)
+        return _message(group, op, attrs, dense, line, out)
+    kind = TensorType(dense.shape, current.inputs[-1].dtype)
+    return _call(group, call_of(op, attrs, kind), dense, out, line, agreement)
 
 
-def _shift(group: Communicator, by: int, array: Array, line: str) -> Work:
+def _call(
+    group: Communicator, call: Call, array: Array, out: Array | None, line: str,
+    agreement: Agreement | None,
+) -> Work:  # fmt: skip
+    if agreement is None:
+        return group.start(call, array, out, line)
+    return group.start_posted(call, array, out, line, agreement)
+
+
+def _shift(group: Communicator, by: int, array: Array, line: str, out: Array | None) -> Work:
     target, source = (group.rank + by) % group.size, (group.rank - by) % group.size
-    name, out = array.dtype.name, np.empty_like(array)
+    name, out = array.dtype.name, np.empty_like(array) if out is None else out
     sent = group.start(Call("send", array.shape, name, root=target), array, line=line)
-    came = group.start(Call("recv", out.shape, name, root=source), out, out, line=line)
-    return _Afterwards(came, lambda found: (sent.wait(), found)[1])
+    came = group.start(Call("recv", out.shape, name, root=source), out, out, line)
+    return _Afterwards(came, lambda found: (sent.wait(), found)[1], sent)
 
 
 class _Afterwards(Work):
     """Work under way with something to do when it is done."""
 
-    def __init__(self, work: Work, finish: Callable[[Array], Array]) -> None:
-        self._work, self._finish = work, finish
+    def __init__(
+        self, work: Work, finish: Callable[[Array], Array], beside: Work | None = None
+    ) -> None:
+        self._work, self._finish, self._beside = work, finish, beside
 
     def done(self) -> bool:
         """True when waiting takes no time."""
-        return self._work.done()
+        return self._work.done() and (self._beside is None or self._beside.done())
+
+    def expected(self) -> None:
+        """Somebody waits for it."""
+        self._work.expected()
 
     def over_at(self) -> float | None:
         """When the call itself was."""
@@ -281,14 +321,10 @@ class _Afterwards(Work):
         return self._finish(self._work.wait())
 
 
-def _rows_of(current: Node, array: Array) -> int:
-    rows: int = current.attrs.rows
-    return len(array) if rows < 0 else rows
-
-
 def _exchanged_rows_of(
-    group: Communicator, array: Array, lengths: Sequence[Array], rows: int, line: str
-) -> Work:
+    group: Communicator, array: Array, lengths: Sequence[Array], rows: int, line: str,
+    agreement: Agreement | None,
+) -> Work:  # fmt: skip
     """As many rows to each rank and from each as are counted now; zeros behind those that came."""
     sends, receives = (tuple(each.tolist()) for each in lengths)
     given = array[: sum(sends)]
@@ -299,16 +335,19 @@ def _exchanged_rows_of(
         whole[: len(found)] = found
         return whole
 
-    return _Afterwards(group.start(call, given, line=line), padded)
+    return _Afterwards(_call(group, call, given, None, line, agreement), padded)
 
 
-def _message(group: Communicator, op: Op, attrs: GroupCallAttrs, array: Array, line: str) -> Work:
+def _message(
+    group: Communicator, op: Op, attrs: GroupCallAttrs, array: Array, line: str, out: Array | None
+) -> Work:
     if op is RECEIVE:
         assert attrs.result is not None
-        array = np.empty(tuple(map(int, attrs.result.shape)), attrs.result.dtype.numpy)
+        shape = tuple(map(int, attrs.result.shape))
+        array = np.empty(shape, attrs.result.dtype.numpy) if out is None else out
     kind = "send" if op is SEND else "recv"
     call = Call(kind, array.shape, array.dtype.name, root=attrs.root, tag=attrs.tag)
-    return group.start(call, array, array if op is RECEIVE else None, line=line)
+    return group.start(call, array, array if op is RECEIVE else None, line)
 
 
 def _sent(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:

@@ -16,17 +16,20 @@ from time import perf_counter
 
 import numpy as np
 
+from ridgeline.communicators.agreements import Agreement, words_of
 from ridgeline.communicators.current import current_rank
 from ridgeline.communicators.interface import Work
 from ridgeline.devices import CPU
 from ridgeline.dtypes import int64
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.origins import describe
 from ridgeline.ops.collectives import (
     COLLECTIVES,
     OPERANDS,
     REDUCE_TO,
     SEND,
     GroupCallAttrs,
+    asked_of_group,
     started,
 )
 from ridgeline.scalars import Array
@@ -50,10 +53,34 @@ def _infer_start(types: Sequence[TensorType], attrs: GroupCallAttrs) -> tuple[Te
 def _started(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     ticket = next(_numbers)
     under_way: dict[int, tuple[Work, float]] = current_rank().under_way
+    under_way[ticket] = begun(current, inputs), perf_counter()
+    return (np.array(ticket, np.int64),)
+
+
+def begun(
+    current: Node,
+    inputs: Sequence[Array],
+    out: Array | None = None,
+    agreement: Agreement | None = None,
+) -> Work:
+    """Begin what a start is of; `inputs` are its operands, behind a ticket if it has one."""
     op = _OPS[current.op]
     *counts, operand = inputs[-OPERANDS.get(op.name, 1) :]
-    under_way[ticket] = started(current, op, operand, counts), perf_counter()
-    return (np.array(ticket, np.int64),)
+    return started(current, op, operand, counts, out, agreement)
+
+
+def operands(start: Node) -> tuple[Node, ...]:
+    """What a collective that is started reads, without the ticket before it."""
+    return start.inputs[-OPERANDS.get(_OPS[start.op].name, 1) :]
+
+
+def announced(start: Node) -> tuple[str, str] | None:
+    """What is said of a start: in words, and the part that all ranks have to say alike."""
+    attrs: GroupCallAttrs = start.attrs
+    call = asked_of_group(_OPS[start.op], attrs, operand_of(start).type)
+    if call is None:
+        return None
+    return words_of(call, attrs.group.axis, describe(start)), repr(call.agreed)
 
 
 def _infer_wait(types: Sequence[TensorType], attrs: WaitAttrs) -> tuple[TensorType, ...]:
@@ -68,10 +95,15 @@ def _waited(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     group = rank.group(attrs.call.group.key)
     over = work.over_at() or asked
     group.counters.waited(group.axis, perf_counter() - asked, max(min(over, asked) - began, 0.0))
+    return (result_of(attrs, group.rank, result),)
+
+
+def result_of(attrs: WaitAttrs, rank: int, came: Array) -> Array:
+    """What a rank has of what came to it: nothing of what it sent, or is another's."""
     if attrs.op == SEND.name:
-        return (np.empty(0, result.dtype),)
-    is_here = attrs.op != REDUCE_TO.name or group.rank == attrs.call.root
-    return (result if is_here else np.zeros_like(result),)
+        return np.empty(0, came.dtype)
+    is_here = attrs.op != REDUCE_TO.name or rank == attrs.call.root
+    return came if is_here else np.zeros_like(came)
 
 
 STARTS = {op: Op(f"start_{op.name}", "library", _infer_start, _started) for op in COLLECTIVES}

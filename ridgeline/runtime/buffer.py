@@ -123,9 +123,7 @@ class HostBuffer:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes > self.nbytes:
             raise ValueError(f"{shape} of {dtype.name} needs {nbytes} bytes, not {self.nbytes}")
-        memory = _bytes_type(nbytes).from_address(self.address)
-        memory.buffer = self
-        array = np.ndarray(shape, dtype.numpy, memory)
+        array = array_at(self.address, dtype, shape, self)
         if self._owner is not None and not self.writeable:
             array.flags.writeable = False
         return array
@@ -143,6 +141,15 @@ class HostBuffer:
     def __repr__(self) -> str:
         kind = "borrowed " if self.borrowed else ""
         return f"Buffer({kind}{self.nbytes} bytes at {self.address:#x})"
+
+
+def array_at(
+    address: int, dtype: DType, shape: Sequence[int], keeps: object = None
+) -> np.ndarray[Any, Any]:
+    """The values that lie at an address, as a view that keeps something alive."""
+    memory = _bytes_type(math.prod(shape) * dtype.itemsize).from_address(address)
+    memory.buffer = keeps
+    return np.ndarray(shape, dtype.numpy, memory)
 
 
 _ANOTHER = HostBuffer.allocate(0)  # stands for the owner of memory that lives by its root

@@ -114,6 +114,7 @@ class CpuBackend(Backend):
     """Compiles for the host; kernels compute everything that has loops."""
 
     launch_types = (TaskLaunch, *CALL_TYPES)
+    posts_collectives = True
 
     def __init__(self, number: int = 0) -> None:
         """There is one host."""

@@ -1,8 +1,9 @@
 """The binary form of a plan that native code reads: an array of 64-bit words.
 
 First a head (`support_ir.Head`), then the (slot, offset) pairs of the arena, then the steps. A
-kernel call is its function, tasks, grain, number of arguments, and the arguments' slots. Loops,
-branches and stops are steps too: sub-plans over slots of their own, with tables.
+kernel call is its function, tasks, grain, number of arguments, and the arguments' slots. Loops and
+branches are steps too: sub-plans over slots of their own, with tables; and so are stops, and
+collectives (`mailbox_ir.py`).
 
 A sub-plan has slots that its caller fills in. *Inside* names one of those slots, *outside* one of
 the calling plan's. In words a control step begins with 0, where others have a function, then its
@@ -17,7 +18,7 @@ from typing import Protocol, TypeAlias
 
 # Where code or a plan lies: in this process, or in a file under the name of a symbol.
 Address: TypeAlias = int | str
-LOOP, BRANCH, STOP = 0, 1, 2
+LOOP, BRANCH, STOP, POST, AWAIT = range(5)
 NOWHERE = -1
 
 
@@ -198,6 +199,50 @@ class Stop:
         return [0, 4, STOP, self.flag]
 
 
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A step that starts a collective: its number in the program, and where its time is counted.
+
+    `context` is the slot of what the run has of its rank's mailbox, and `ticket` that of the number
+    by which it is awaited.
+    """
+
+    context: int
+    ticket: int
+    call: int
+    axis: int
+    result: int
+    operands: tuple[int, ...]
+
+    @property
+    def plans(self) -> tuple[SubPlan, ...]:
+        """It has none."""
+        return ()
+
+    def words(self) -> list[Address]:
+        """The step as native code reads it."""
+        head = [0, 9 + len(self.operands), POST, self.context, self.ticket, self.call, self.axis]
+        return [*head, self.result, len(self.operands), *self.operands]
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """A step that waits for a collective, and ends the plan where it failed."""
+
+    context: int
+    ticket: int
+
+    @property
+    def plans(self) -> tuple[SubPlan, ...]:
+        """It has none."""
+        return ()
+
+    def words(self) -> list[Address]:
+        """The step as native code reads it."""
+        return [0, 5, AWAIT, self.context, self.ticket]
+
+
+Control: TypeAlias = Loop | Branch | Stop | Post | Await
 Row = Bound | Carried | SlotStream | Copied | TestAlias
 
 
@@ -207,8 +252,15 @@ def _table(rows: Sequence[Row]) -> Iterable[int]:
         yield from astuple(row)
 
 
-def check(step: Loop | Branch | Stop, slots: int) -> None:
+def check(step: Control, slots: int) -> None:
     """Refuse tables that would make native code access memory out of bounds."""
+    if isinstance(step, Await):
+        _within([step.context, step.ticket], slots, step)
+        return
+    if isinstance(step, Post):
+        result = [] if step.result == NOWHERE else [step.result]
+        _within([step.context, step.ticket, *result, *step.operands], slots, step)
+        return
     if isinstance(step, Stop):
         _within([step.flag], slots, step)
         return

@@ -6,9 +6,10 @@ Without library calls a run is one native call; each library call cuts the plan 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from itertools import count
 from operator import getitem
 from time import perf_counter, perf_counter_ns
 from typing import Protocol
@@ -17,17 +18,37 @@ import numpy as np
 
 from ridgeline.codegen.caches import LoadedCode
 from ridgeline.codegen.llvm.machine_code import Library
+from ridgeline.communicators.current import current_rank
 from ridgeline.compiler.backend import LayoutExecutable, NumpyCalls, known
 from ridgeline.compiler.memory_plan import Call, HostCall, KernelCall, Layout
+from ridgeline.compiler.posted_calls import AwaitCall, PostCall
 from ridgeline.devices import CPU
 from ridgeline.dtypes import bool_, uint8
 from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import HostBuffer, misplaced
 from ridgeline.runtime.cpu.control_flow import BranchCall, LoopCall
-from ridgeline.runtime.cpu.control_words import Address, Branch, Loop, Stop, SubPlan
+from ridgeline.runtime.cpu.control_words import (
+    Address,
+    Await,
+    Branch,
+    Control,
+    Loop,
+    Post,
+    Stop,
+    SubPlan,
+)
 from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativePlan, NativeStep
+from ridgeline.runtime.cpu.mailbox import (
+    PostedCall,
+    PostedProgram,
+    PostedRun,
+    axis_number,
+    mailbox_of,
+)
 from ridgeline.scalars import Array
+
+Part = NativePlan | HostCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +80,8 @@ class CpuExecutable(LayoutExecutable):
         layout, only = self.layout, self.parts[0] if len(self.parts) == 1 else None
         if not isinstance(only, NativePlan) or layout.checked or self.copied or self.sizes:
             return None
+        if layout.context >= 0:  # of its rank's mailbox
+            return None
         return only if len(layout.made) == 1 and self.results == (layout.inputs,) else None
 
     def plain(self) -> PlainRun | None:
@@ -66,6 +89,8 @@ class CpuExecutable(LayoutExecutable):
         layout, only = self.layout, self.parts[0] if len(self.parts) == 1 else None
         first = layout.inputs + len(layout.sizes)
         if not isinstance(only, NativePlan) or layout.exact or min(self.results) < first:
+            return None
+        if layout.context >= 0:
             return None
         flag = layout.returns[-1] - first if layout.checked else None
         results = tuple([slot - first for slot in self.results])
@@ -83,11 +108,15 @@ class CpuExecutable(LayoutExecutable):
             addresses = [buffer.address for buffer in held]
         except AttributeError:  # spelled out, since every call of a jitted function comes here
             addresses = _addresses(held)
-        for part in self.parts:
-            if isinstance(part, NativePlan):
-                part.run(addresses)
-            else:
-                self.call(part, held)
+        if layout.context >= 0:
+            run = self.runner(held, addresses)
+            _run_posting(self, held, ((part, None) for part in self.parts), run)
+        else:
+            for part in self.parts:
+                if isinstance(part, NativePlan):
+                    part.run(addresses)
+                else:
+                    self.call(part, held)
         if layout.checked and held[layout.returns[-1]].array(bool_, ()):
             self.report(inputs)
         results = [held[slot] for slot in self.results]
@@ -139,21 +168,51 @@ class CpuExecutable(LayoutExecutable):
         """Run once and give the seconds of every kernel and library call, in order."""
         made = [HostBuffer.allocate(size) for size in self.layout.made]
         held = [*inputs, *self.sizes, *made]
-        addresses = _addresses(held)
         seconds: list[float] = []
-        for part in self.parts:
+
+        addresses = _addresses(held)
+
+        def run(part: Part, arena: HostBuffer | None = None) -> None:
+            begin = perf_counter()
             if isinstance(part, NativePlan):
-                times = zip(part.steps, part.profile(addresses))
-                seconds += [time for step, time in times if not isinstance(step, Stop)]
+                times = zip(part.steps, part.profile(addresses, arena))
+                seconds.extend(time for step, time in times if not isinstance(step, Stop))
             else:
-                begin = perf_counter()
                 self.call(part, held)
                 seconds.append(perf_counter() - begin)
+
+        if self.layout.context >= 0:
+            _run_posting(self, held, ((part, None) for part in self.parts), run)
+            return seconds
+        for part in self.parts:
+            run(part)
         return seconds
+
+    def runner(
+        self, held: Sequence[HostBuffer], addresses: Sequence[int]
+    ) -> Callable[[Part, HostBuffer | None], None]:
+        """A function that runs a part, in an arena where one is given."""
+
+        def run(part: Part, arena: HostBuffer | None) -> None:
+            if not isinstance(part, NativePlan):
+                self.call(part, held)
+            elif arena is None:
+                part.run(addresses)
+            else:
+                part.run_watched(addresses, arena)
+
+        return run
 
     def call(self, call: HostCall, held: Sequence[HostBuffer]) -> None:
         """A call of NumPy."""
         self.calls.run(call, held, _fill)
+
+    @cached_property
+    def posted(self) -> PostedProgram:
+        """The collectives that its plans start."""
+        order = self.calls.order
+        posts = [call for call in self.layout.calls if isinstance(call, PostCall)]
+        return PostedProgram([PostedCall(order[c.node], order[c.awaited]) for c in posts])
 
 
 def _fill(memory: HostBuffer, value: Array, kind: TensorType) -> None:
@@ -161,6 +220,33 @@ def _fill(memory: HostBuffer, value: Array, kind: TensorType) -> None:
 
 
 _EMPTY = HostBuffer.allocate(0)
+
+
+def _run_posting(
+    executable: CpuExecutable,
+    held: Sequence[HostBuffer],
+    parts: Iterable[tuple[Part, HostBuffer | None]],
+    run: Callable[[Part, HostBuffer], None],
+) -> None:
+    """Run parts whose plans post collectives, each in an arena that is given or its own.
+
+    Where this ends early, memory that a collective may still write to is kept for it.
+    """
+    posted = PostedRun(executable.posted, held[executable.layout.context], held)
+    try:
+        mailbox = mailbox_of(current_rank())
+        mailbox.begin(posted)
+        for part, given in parts:
+            arena = given
+            if isinstance(part, NativePlan):
+                arena = part.arena() if given is None else given
+                posted.kept.append(arena)
+            run(part, arena or _EMPTY)
+            mailbox.raise_failure(posted)
+        mailbox.end(posted)
+    except BaseException:
+        posted.state.is_left = True
+        raise
 
 
 class CpuRun:
@@ -191,17 +277,22 @@ class CpuRun:
 
     def _run_before(self, parts: Sequence[NativePlan | HostCall]) -> None:
         """Run these parts, and as much of the last plan as signals may interrupt."""
-        addresses = _addresses(self._held)
-        for part in parts:
-            if isinstance(part, NativePlan):
-                part.run(addresses)
-            else:
-                self._executable.call(part, self._held)
         self._arena = self._plan.arena()
+        run = self._executable.runner(self._held, _addresses(self._held))
+        if self._executable.layout.context >= 0:
+            _run_posting(self._executable, self._held, self._early(parts), run)
+            return
+        for part, arena in self._early(parts):
+            run(part, arena)
+
+    def _early(self, parts: Sequence[Part]) -> Iterator[tuple[Part, HostBuffer | None]]:
+        """Parts, and the last plan as far as nothing given is overwritten, with their arenas."""
+        for part in parts:
+            yield part, None
         if not self._plan.quick:
             self._begun = perf_counter_ns()
             early, self._last = self._executable.split(self._plan)
-            early.run_watched(addresses, self._arena)
+            yield early, self._arena
 
     def finish(
         self, reused: Mapping[int, HostBuffer]
@@ -249,11 +340,11 @@ def _addresses(held: Sequence[HostBuffer]) -> list[int]:
         raise misplaced(elsewhere, CPU) from None
 
 
-def _touches(step: NativeStep | Loop | Branch | Stop, slots: Set[int]) -> bool:
+def _touches(step: NativeStep | Control, slots: Set[int]) -> bool:
     """True where a step may write to some slots; of those with bodies that is not asked."""
     if isinstance(step, NativeStep):
         return not slots.isdisjoint(step.args)
-    return not isinstance(step, Stop)
+    return isinstance(step, Loop | Branch)
 
 
 def _copy(buffer: HostBuffer, exact: bool) -> HostBuffer:
@@ -268,7 +359,8 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
     The arena lasts for one plan: what is in use across a library call has a buffer of its own. A
     flag that is known before a library call stops the plans after it too.
     """
-    steps: list[NativeStep | Loop | Branch | Stop] = []
+    steps: list[NativeStep | Control] = []
+    posted = count()
     memory = layout.slots, layout.arena, layout.arena_bytes, layout.exact
 
     def plan(body: Layout) -> NativePlan:
@@ -278,6 +370,13 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
     for number, call in enumerate(layout.calls):
         if number == layout.check:
             steps.append(Stop(layout.returns[-1]))
+        if isinstance(call, PostCall):
+            axis, rest = axis_number(call.axis), (call.result, call.operands)
+            steps.append(Post(call.context, call.ticket, next(posted), axis, *rest))
+            continue
+        if isinstance(call, AwaitCall):
+            steps.append(Await(call.context, call.ticket))
+            continue
         if not isinstance(call, HostCall):
             steps.append(native_step(call, code.code, plan))
             continue

@@ -31,7 +31,7 @@ from ridgeline.codegen.llvm.machine_code import Library, compile_cached, target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import dict_versions
-from ridgeline.runtime.cpu.control_words import Address, Branch, Loop, Stop, check
+from ridgeline.runtime.cpu.control_words import Address, Await, Control, Loop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.pool_ir import CALLS, LIMIT, STARTED, STATE_BYTES
 from ridgeline.runtime.cpu.support_ir import PORTABLE, Head, prepare, python_function
@@ -73,7 +73,7 @@ class NativePlan:
 
     def __init__(
         self,
-        steps: Sequence[NativeStep | Loop | Branch | Stop],
+        steps: Sequence[NativeStep | Control],
         slots: int,
         arena: Sequence[tuple[int, int]] = (),
         arena_bytes: int = 0,
@@ -126,11 +126,11 @@ class NativePlan:
         memory = _scratch.address if arena is None else arena.address
         return partial(_run, self.address, memory, *addresses)
 
-    def profile(self, addresses: Sequence[int]) -> list[float]:
+    def profile(self, addresses: Sequence[int], arena: HostBuffer | None = None) -> list[float]:
         """Run all steps, and return the seconds that each one took."""
         follow_settings()
         times = array("q", bytes(8 * len(self.steps)))
-        arena = HostBuffer.allocate(self.arena_bytes)
+        arena = self.arena() if arena is None else arena
         _profile(self.address, arena.address, times.buffer_info()[0], *addresses)
         return [nanoseconds * 1e-9 for nanoseconds in times]
 
@@ -141,7 +141,7 @@ class NativePlan:
 
 
 def check_plan(
-    steps: tuple[NativeStep | Loop | Branch | Stop, ...],
+    steps: tuple[NativeStep | Control, ...],
     slots: int,
     arena: Sequence[tuple[int, int]],
     arena_bytes: int,
@@ -164,7 +164,7 @@ def check_plan(
 
 
 def plan_words(
-    steps: Sequence[NativeStep | Loop | Branch | Stop],
+    steps: Sequence[NativeStep | Control],
     slots: int,
     arena: Sequence[tuple[int, int]],
     pool: Address,
@@ -189,17 +189,17 @@ def plan_words(
     return words
 
 
-def parallel_calls(step: NativeStep | Loop | Branch | Stop) -> int:
+def parallel_calls(step: NativeStep | Control) -> int:
     """How many kernel calls of a step may use several threads."""
     if isinstance(step, NativeStep):
         return int(step.tasks > step.grain)
     return sum(plan.parallel for plan in step.plans)
 
 
-def lasts(step: NativeStep | Loop | Branch | Stop) -> bool:
-    """True where a test, not a count, ends a loop of the step."""
-    if isinstance(step, NativeStep):
-        return False
+def lasts(step: NativeStep | Control) -> bool:
+    """True where a test, not a count, ends a loop of the step, or other ranks have to come."""
+    if isinstance(step, NativeStep | Await):
+        return isinstance(step, Await)
     tested = isinstance(step, Loop) and step.test is not None
     return tested or any(plan.lasting for plan in step.plans)
 

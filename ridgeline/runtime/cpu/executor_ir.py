@@ -7,8 +7,9 @@ and then, whether Python has a signal to handle, and ends early if its handler r
 from __future__ import annotations
 
 from ridgeline.runtime.cpu.control_ir import control_ir
-from ridgeline.runtime.cpu.control_words import LOOP, STOP
+from ridgeline.runtime.cpu.control_words import AWAIT, LOOP, POST, STOP
 from ridgeline.runtime.cpu.dict_versions import DICT_VERSIONS_IR
+from ridgeline.runtime.cpu.mailbox_ir import mailbox_ir
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir, region_ir
 from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, Head, load_head, python_entry
 
@@ -21,14 +22,14 @@ def executor_ir() -> str:
     run = _entry("run", 2, "0", 0)
     watched = _entry("watched", 2, "0", WATCHED)
     profile = _entry("profile", 3, "%fixed.2", 0)
-    steps = _PLACE + _INTERRUPTED + _STEPS + control_ir() + _EXECUTE
+    steps = _PLACE + _INTERRUPTED + mailbox_ir() + _STEPS + control_ir() + _EXECUTE
     entries = run + watched + profile + DICT_VERSIONS_IR
     return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + entries
 
 
 def deployed_executor_ir() -> str:
     """Pool and executor without Python: `execute` for processes that have none."""
-    steps = _PLACE + _UNINTERRUPTED + _STEPS + control_ir() + _EXECUTE
+    steps = _PLACE + _UNINTERRUPTED + mailbox_ir() + _STEPS + control_ir() + _EXECUTE
     return pool_ir(deployed=True) + region_ir() + steps
 
 
@@ -193,8 +194,21 @@ look:
   br i1 %is.control, label %control, label %read
 control:
   %control.next = getelementptr i64, ptr %step, i64 %tasks
-  %is.stop = icmp eq i64 %grain, {STOP}
-  br i1 %is.stop, label %stop, label %flow
+  switch i64 %grain, label %flow [ i64 {STOP}, label %stop
+                                   i64 {POST}, label %posts
+                                   i64 {AWAIT}, label %awaits ]
+posts:
+  call void @post(ptr %step, ptr %slots)
+  br label %next
+awaits:
+  %await.begin = call i64 @now()
+  %status = call i64 @await(ptr %step, ptr %slots, ptr %pool, i1 %watched)
+  switch i64 %status, label %awaited [ i64 1, label %finish
+                                       i64 -1, label %broken ]
+awaited:
+  %await.end = call i64 @now()
+  %await.elapsed = sub i64 %await.end, %await.begin
+  br i1 %timed, label %write, label %next
 stop:
   %flag.name.at = getelementptr i64, ptr %step, i64 3
   %flag.name = load i64, ptr %flag.name.at
@@ -270,17 +284,22 @@ clock.again:
   %estimate.more = add i64 %estimate, %counted
   br i1 %timed, label %write, label %next
 write:
-  %written = phi i64 [ %elapsed, %clock.again ], [ %control.elapsed, %whole ]
-  %written.next = phi ptr [ %read.next, %clock.again ], [ %control.next, %whole ]
-  %written.sum = phi i64 [ %estimate.more, %clock.again ], [ %estimate.inner, %whole ]
+  %written = phi i64 [ %elapsed, %clock.again ], [ %control.elapsed, %whole ],
+    [ %await.elapsed, %awaited ]
+  %written.next = phi ptr [ %read.next, %clock.again ], [ %control.next, %whole ],
+    [ %control.next, %awaited ]
+  %written.sum = phi i64 [ %estimate.more, %clock.again ], [ %estimate.inner, %whole ],
+    [ %estimate, %awaited ]
   %time.at = getelementptr i64, ptr %times, i64 %index
   store i64 %written, ptr %time.at
   br label %next
 next:
   %step.next = phi ptr [ %read.next, %ran ], [ %read.next, %clock.again ],
-    [ %written.next, %write ], [ %control.next, %whole ], [ %control.next, %stop ]
+    [ %written.next, %write ], [ %control.next, %whole ], [ %control.next, %stop ],
+    [ %control.next, %posts ], [ %control.next, %awaited ]
   %estimate.next = phi i64 [ %estimate, %ran ], [ %estimate.more, %clock.again ],
-    [ %written.sum, %write ], [ %estimate.inner, %whole ], [ %estimate, %stop ]
+    [ %written.sum, %write ], [ %estimate.inner, %whole ], [ %estimate, %stop ],
+    [ %estimate, %posts ], [ %estimate, %awaited ]
   %index.next = add i64 %index, 1
   br i1 %watched, label %watch, label %head
 watch:
