@@ -121,7 +121,7 @@ def overlap(stages: Stages, setting: Compilation) -> Stages:
 
 def schedule(stages: Stages, setting: Compilation) -> Stages:
     """Give every kernel its default schedule; repeated layers share one."""
-    return _scheduled(stages, setting, _default_schedule)
+    return _scheduled(stages, setting, scheduled)
 
 
 def leave_unscheduled(stages: Stages, setting: Compilation) -> Stages:
@@ -163,7 +163,8 @@ def reuse_memory(stages: Stages, setting: Compilation) -> Stages:
 # ---- schedules -----------------------------------------------------------------------------------
 
 
-def _default_schedule(group: FusionGroup, lowered: Lowered, setting: Compilation) -> CompiledKernel:
+def scheduled(group: FusionGroup, lowered: Lowered, setting: Compilation) -> CompiledKernel:
+    """A kernel with its default schedule."""
     left_out: dict[LeftOut, None] = {}
     with noted(left_out):
         steps = setting.target.schedule(lowered, setting.facts)
@@ -182,7 +183,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
     """
     target, groups = setting.target, stages.fusion.groups
     known: dict[tuple[Kernel, Op | None], CompiledKernel] = {}
-    scheduled: dict[Lowered, CompiledKernel] = {}
+    done: dict[Lowered, CompiledKernel] = {}
     placing = _Placing(stages.in_place, dict(stages.in_place))
     kernels: list[CompiledKernel] = []
     begun: dict[str, Any] = {}
@@ -197,12 +198,12 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
             placing.apart(group)
             continue
         shared = group.lowered.model or group.lowered
-        if shared not in scheduled:  # layers of a model give the same loops again and again
+        if shared not in done:  # layers of a model give the same loops again and again
             key = (shared.kernel, shared.anchor)
             if key not in known:
                 known[key] = make(group, group.lowered, setting)
-            scheduled[shared] = known[key]
-        made = placing.kernel(group, scheduled[shared])
+            done[shared] = known[key]
+        made = placing.kernel(group, done[shared])
         if flag in made.values and flag not in group.reads:
             made, flag = _raising(made, flag), None
         kernels.append(made)

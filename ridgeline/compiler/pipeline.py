@@ -24,6 +24,7 @@ from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.hoisting import hoist, steady_nodes
 from ridgeline.compiler.memory_plan import HeldBytes, Layout, held_by, lay_out
 from ridgeline.compiler.passes import Compilation, Observer, Pass, Recorded, run_passes
+from ridgeline.compiler.recurrences import fuse_iterations
 from ridgeline.compiler.stages import Stages
 from ridgeline.compiler.weight_packing import multiply_less, pack_weights
 from ridgeline.config import ConfigError, config
@@ -60,6 +61,7 @@ from ridgeline.graph.sizes import remembered
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.collectives import COLLECTIVES
 from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.elementwise import CAST
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.movement import PAD
@@ -215,6 +217,8 @@ LOWER: tuple[Lower, ...] = (
     Pass("fit_memory", "rerun kernels for late readers until the memory budget is kept",
          lambda stages, to: _within_budget(stages, to), required=True,
          when=attrgetter("budget")),
+    Pass("fuse_iterations", "run a loop inside the kernel of its iteration, where rows run alone",
+         fuse_iterations, when=lambda to: _on_gpu(to) and _for_jit(to), ops={LOOP}),
     Pass("join_launches", "launch independent kernels together (horizontal fusion)",
          lowering.join_launches, when=_joins_launches),
     Pass("reuse_memory", "at the memory peak, let results reuse the buffers of their operands",

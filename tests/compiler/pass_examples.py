@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -259,6 +259,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "schedule": lambda: Example([E.apply("exp", given(6, 40))]),
     "lower_bodies": lambda: _loop(0),
     "fit_memory": _kept,
+    "fuse_iterations": lambda: replace(_loop(0), shared_bytes=_GPU),
     "join_launches": lambda: Example(
         [sum_(given(4, 8), (1,)), E.apply("exp", given(3))], shared_bytes=_GPU
     ),

@@ -17,7 +17,7 @@ from ridgeline import dtypes
 from ridgeline.codegen.cuda.threads import written_slots
 from ridgeline.codegen.cuda.types import is_narrow_float
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, OpExpr, Reduce, Stmt
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Kernel, Load, OpExpr, Reduce, Stmt, Store
 
 NAMES = ("exp", "tanh")  # that have such a form
 _LEAST_FACTOR = 2.0**-100  # that leaves the logarithm of any float32 normal
@@ -41,9 +41,12 @@ def few_steps(kernel: Kernel, nest: Stmt) -> frozenset[Expr]:
 
 
 def _stores_narrow_only(kernel: Kernel) -> bool:
-    """True if all results of a kernel are floats of 16 bits or fewer."""
+    """True if all results of a kernel, and what iterations hand on, have 16 bits or fewer."""
     left = written_slots(kernel)
-    return all(is_narrow_float(p.dtype) for p in kernel.params if p.slot in left)
+    carried = [s for s in ir.statements(kernel.body) if isinstance(s, For) and s.axis == "carried"]
+    inside = [s for loop in carried for s in ir.statements(loop.body) if isinstance(s, Store)]
+    written = [p for p in kernel.params if p.slot in left]
+    return all(is_narrow_float(b.dtype) for b in (*written, *(s.buffer for s in inside)))
 
 
 def _kept_wide(roots: list[Expr]) -> set[Expr]:

@@ -8,7 +8,7 @@ from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Cascade, SetKind, Step, replay
 from ridgeline.schedules.accurate_sums import cascades
 from ridgeline.schedules.default import family
-from ridgeline.schedules.gpu import contraction, own_loops, pointwise, rows
+from ridgeline.schedules.gpu import contraction, own_loops, pointwise, recurrence, rows
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _FEW_LOADS = 3  # of an iteration that may stand in a kernel as often as a block is long
@@ -20,7 +20,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         return []
     chosen = {
         "pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps,
-        "own_loops": own_loops.steps,
+        "own_loops": own_loops.steps, "recurrence": recurrence.steps,
     }  # fmt: skip
     kind = family(lowered)
     found = chosen[kind](lowered, gpu)
