@@ -64,7 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--gpu", required=True, help="a GPU's name")
     one.add_argument("--dtype", default="bfloat16", help="float32, tf32, float64, bfloat16, float8")
 
-    law("list", "the GPUs known, with dense peaks and bandwidths", _list)
+    law(
+        "list",
+        "the GPUs known, with dense peaks and bandwidths; --json: where each figure is from",
+        _list,
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -191,10 +195,10 @@ def _list(arguments: argparse.Namespace) -> Rows:
 
     if arguments.json:
         return {gpu.name: asdict(gpu) for gpu in GPUS}
-    return {
-        gpu.name: f"{f'sm_{gpu.capability}' if gpu.capability < 900 else 'CDNA':<6} "
-        f"{gpu.sms:>4} SMs {gpu.float32:>6.4g} fp32 {gpu.sixteen_bit:>6.4g} 16-bit "
-        f"{gpu.float8 or 0:>6.4g} float8 TFLOP/s {gpu.memory:>4g} GB at {gpu.bandwidth:>6.4g} GB/s "
-        f"{gpu.link:>4g} GB/s to peers; {gpu.source}"
+    heading = {"TFLOP/s, GB, GB/s": "          SMs   fp32 16-bit float8 memory  at peers"}
+    return heading | {
+        gpu.name: f"{f'sm_{gpu.capability}' if gpu.capability < 900 else 'CDNA':<6} {gpu.sms:>6} "
+        f"{gpu.float32:>6.4g} {gpu.sixteen_bit:>6.4g} {gpu.float8 or 0:>6.4g} {gpu.memory:>6g} "
+        f"{gpu.bandwidth:>6.4g} {gpu.link:>5g}"
         for gpu in GPUS
     }
