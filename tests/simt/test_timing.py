@@ -14,6 +14,7 @@ from ridgeline.simt.kernel import SimtKernel
 from ridgeline.simt.model.dependence import Dependence, dependences
 from ridgeline.simt.model.gpu_facts import sm_facts
 from ridgeline.simt.simulator.instructions import instructions
+from ridgeline.simt.simulator.simulate import SimulationOptions
 
 STEPS = 100
 H200 = find("H200")
@@ -149,3 +150,38 @@ def test_warps_that_have_left_are_not_waited_for() -> None:
     ends = {stretches[-1].end for stretches in found.timeline.warps.values()}
     assert len(found.timeline.warps) > 8 and min(ends) > 0
     assert found.timeline.cycles > 4 * FACTS.barrier_cycles / 2
+
+
+@simt.kernel
+def scattered(a: f32["n"], where: i32["m"], y: out[f32["m"]]):
+    i = blockIdx.x * 256 + threadIdx.x
+    y[i] = a[where[i]]
+
+
+@simt.kernel
+def read_again(a: f32["n"], y: out[f32["m"]], rounds: i32):
+    i = blockIdx.x * 256 + threadIdx.x
+    total = 0.0
+    for k in range(rounds):
+        total += a[(i + k * 65536) % 4194304]
+    y[i] = total
+
+
+def test_no_more_is_fetched_than_there_is() -> None:
+    draw = np.random.default_rng(0)
+    a, where = np.ones(1 << 16, np.float32), draw.integers(0, 1 << 16, 1 << 20).astype(np.int32)
+    few = SimulationOptions(races=False, blocks=32)
+    found = scattered.explain(1 << 12, 256, a, where, gpu="h200", options=few).prediction
+    least = (where.nbytes * 2 + a.nbytes) / (H200.bandwidth * 1e9)
+    assert least <= found.units["dram"] < 1.2 * least
+    assert found.bound == "l2"  # every lane asks for a sector of its own
+
+
+def test_warps_that_wait_keep_no_other_from_issuing() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    a, few = np.ones(1 << 22, np.float32), SimulationOptions(races=False, blocks=32)
+    found = read_again.explain(
+        1 << 12, 256, a, 64, gpu="h200", options=few, registers="compiled", m=1 << 20
+    ).prediction
+    least = (1 << 20) * 64 * 4 / (FACTS.l2_bytes_per_cycle * H200.boost_ghz * 1e9)
+    assert found.bound == "l2" and least <= found.seconds < 1.3 * least

@@ -181,8 +181,15 @@ class LaunchCounts:
 
     @property
     def dram_bytes(self) -> int:
-        """Bytes of memory that the launch touched at all."""
+        """Bytes of memory that the simulated blocks touched at all."""
         return sum(int(touched.sum()) for touched in self.touched.values()) * SECTOR
+
+    def all_dram_bytes(self, times: float) -> float:
+        """Bytes that so many times as many blocks touch, of each array no more than it has."""
+        return SECTOR * sum(
+            min(float(len(touched)), int(touched.sum()) * times)
+            for touched in self.touched.values()
+        )
 
 
 def _place(instruction: Any) -> SourcePlace:

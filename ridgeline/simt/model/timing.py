@@ -119,6 +119,7 @@ class SmModel:
         ]
         self.turns: dict[tuple[int, int], int] = {}
         self.ready: dict[int, dict[str, _Pending]] = {}
+        self.first_touched = 1.0  # of accesses that are the first here, those in the whole launch
         self.flight = 0.0  # bytes under way beyond L1, times the cycles that they took
         self.warps_per_block = warps_per_block
         clock = gpu.boost_ghz * 1e9
@@ -146,6 +147,7 @@ class SmModel:
         stalls: dict[int, dict[str, float]] = {}
         arrived: dict[int, list[tuple[float, int, int]]] = {block: [] for block in blocks}
         ends: list[float] = []
+        resumed: set[int] = set()  # warps that have waited for what their next step reads
         now = 0.0
         while queue:
             now, warp, place = heapq.heappop(queue)
@@ -162,6 +164,12 @@ class SmModel:
                     arrived[block] = []
                 continue
             step = traces[warp][place]
+            if warp in resumed:
+                resumed.remove(warp)
+            elif (until := self._awaited(now, warp, step.pc, found[warp], stalls)) > now:
+                resumed.add(warp)  # others are served before
+                heapq.heappush(queue, (until, warp, place))
+                continue
             done = self._step(now, warp, step, found[warp], stalls)
             if not self.waits[step.pc]:
                 heapq.heappush(queue, (done, warp, place + 1))
@@ -191,8 +199,6 @@ class SmModel:
     ) -> float:  # fmt: skip
         """When the warp may go on; what it made may be there later."""
         mix, order = self.mixes[step.pc], self.order[step.pc]
-        ready = self.ready.setdefault(warp, {})
-        now = self._awaited(now, warp, step.pc, stretches, stalls)
         start = max(now, self.schedulers[warp % _PARTITIONS].free)
         if start > now:
             _add(stalls, step.pc, "scheduler", start - now)
@@ -211,7 +217,7 @@ class SmModel:
                 _wait(issued, arrived, what, step.pc, stretches, stalls)
                 issued = max(issued, arrived)
         for name in order.writes:
-            ready[name] = pending
+            self.ready[warp][name] = pending
         return issued
 
     def _issued(self, start: float, warp: int, mix: Mapping[str, float]) -> float:
@@ -235,7 +241,7 @@ class SmModel:
         stalls: dict[int, dict[str, float]],
     ) -> float:  # fmt: skip
         """When what an instruction reads is there."""
-        ready, order = self.ready[warp], self.order[pc]
+        ready, order = self.ready.setdefault(warp, {}), self.order[pc]
         is_last = not order.writes or self._is_last(warp, pc)
         for name in order.reads:
             pending = ready.get(name)
@@ -262,7 +268,8 @@ class SmModel:
             served = max(served, units["l2"].serve(now, beyond / self.l2_rate))
             latency = facts.l2_latency
         if step.dram:
-            served = max(served, units["dram"].serve(now, step.dram * SECTOR / self.dram_rate))
+            fetched = step.dram * SECTOR * self.first_touched
+            served = max(served, units["dram"].serve(now, fetched / self.dram_rate))
             latency = facts.dram_latency
         arrived = served + latency * depth
         self.flight += (step.l2 + step.dram) * SECTOR * (arrived - now)
@@ -321,7 +328,10 @@ def predict(
     per_sm = max(1, min(occupancy.blocks, -(-launch.blocks // gpu.sms)))
     resident = min(per_sm, counts.traced_blocks, launch.blocks)
     traced = min(counts.traced_blocks, launch.blocks, simulated)
-    timeline = SmModel(counts, gpu, warps_per_block, compiled).run(list(range(traced)), resident)
+    touched = counts.all_dram_bytes(launch.blocks / simulated)
+    model = SmModel(counts, gpu, warps_per_block, compiled)
+    model.first_touched = touched / max(1.0, counts.dram_bytes * launch.blocks / simulated)
+    timeline = model.run(list(range(traced)), resident)
     clock = gpu.boost_ghz * 1e9 * counts.recorded / max(1, counts.steps)  # of a longer trace
     sms = min(gpu.sms, launch.blocks)
     rounds = launch.blocks / (sms * resident)
@@ -334,7 +344,6 @@ def predict(
     serial = cycles / clock
     share = launch.blocks / traced
     units = {name: busy * share / sms / clock for name, busy in timeline.busy.items()}
-    touched = counts.dram_bytes * launch.blocks / simulated
     units["dram"] = max(units["dram"], touched / (gpu.bandwidth * 1e9 * _DRAM_EFFICIENCY))
     busiest = max(units, key=lambda name: units[name])
     seconds = max(serial, units[busiest])
