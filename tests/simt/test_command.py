@@ -156,3 +156,14 @@ def test_launches_that_a_kernel_is_not_for_are_no_mistakes(
     assert code == 0
     assert found["blocks of 128x1x1"] == (False, 0), "its tile has 64 elements"
     assert found["n = 127"] == (False, 0), "it is for whole tiles"
+
+
+def test_compiled_code_has_the_lines_of_a_file_named_from_here(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.chdir(Path(file).parent)
+    for name in ("kernels.py", "./kernels.py"):
+        assert main(["simt", name, "--kernel", "of_64", "--gpu", "h100"]) == 0
+        text = capsys.readouterr().out
+        assert "as compiled: " in text and "left in the compiled code" not in text

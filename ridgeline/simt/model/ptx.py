@@ -159,7 +159,8 @@ def _integer_operations(instruction: object, mix: Mix) -> int:
 
 def _parsed(text: str, path: str) -> tuple[list[PtxInstruction], list[tuple[int, int]]]:
     """The instructions of the kernel, and its loops as first and last place."""
-    files = {int(n): name for n, name in re.findall(r'\.file\s+(\d+)\s+"([^"]*)"', text)}
+    listed = re.findall(r'\.file\s+(\d+)\s+"([^"]*)"', text)
+    ours = {int(n) for n, name in listed if _is_file(name, path)}
     labels: dict[str, int] = {}
     code: list[PtxInstruction] = []
     loops: list[tuple[int, int]] = []
@@ -167,7 +168,7 @@ def _parsed(text: str, path: str) -> tuple[list[PtxInstruction], list[tuple[int,
     for place, raw in enumerate(text[text.index(".entry") :].splitlines()):
         part = raw.strip().rstrip(";")
         if part.startswith(".loc"):
-            line = _user_line(part, files, path, line)
+            line = _user_line(part, ours, line)
         elif part.endswith(":"):
             labels[part[:-1]] = place
         elif part and part[0] in "@abcdefghijklmnopqrstuvwxyz":
@@ -178,10 +179,15 @@ def _parsed(text: str, path: str) -> tuple[list[PtxInstruction], list[tuple[int,
     return code, loops
 
 
-def _user_line(part: str, files: Mapping[int, str], path: str, before: int) -> int:
+def _is_file(name: str, path: str) -> bool:
+    """Whether a file of PTX is this one: before relative paths NVRTC puts the folder it runs in."""
+    return name == path or name.endswith("/" + path.removeprefix("./"))
+
+
+def _user_line(part: str, ours: set[int], before: int) -> int:
     """The line of the user's file; of an inlined function the line that called it."""
     for file, line in reversed(re.findall(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", part)):
-        if files.get(int(file), "") == path and int(line):
+        if int(file) in ours and int(line):
             return int(line)
     return before
 
