@@ -10,8 +10,10 @@ step is looked for. Elsewhere nothing would be won: the arena is as large as its
 `Joiner` makes one launch of kernels that wait for none of each other, as the updates of all
 parameters: starting a kernel takes longer than a small one runs. In the order of the program, a
 kernel that may be joined is put off until something needs it; those that are put off together, and
-that the backend can start as one, are. What a kernel reads stays in memory while it is put off, so
-one that would keep much of it runs at once: no more than could be moved in the time of a start.
+that the backend can start as one, are, and with them those of the next kernels that could run then
+too, as the products of one operand that are each followed by work of their own. What a kernel reads
+stays in memory while it is put off, and what it makes if it runs early, so one that would keep much
+of it runs in its turn: no more than could be moved in the time of a start.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _NO_STEPS: list[ScheduleStep] = []
 LEAST_OVERLAID = 64 << 20  # bytes that are worth a kernel whose loads and stores keep their order
 LEAST_TIGHT = 1 << 16  # the same where memory counts more than time
 _MOST_OVERLAID = 8  # kernels that are changed
+_LOOKED_AHEAD = 32  # kernels among which there may be some to run early
 
 
 def _values(stages: Stages) -> Values:
@@ -141,7 +144,8 @@ def join_launches(stages: Stages, setting: Compilation) -> Stages:
     def fits(groups: Sequence[FusionGroup]) -> bool:
         return together.fits([kernels[group.number] for group in groups])
 
-    joiner = Joiner(fusion.needs, key, fits, most_bytes(setting.roofline))
+    ahead = 0 if setting.budget or stages.tight else _LOOKED_AHEAD  # what is early is kept longer
+    joiner = Joiner(fusion.needs, key, fits, most_bytes(setting.roofline), ahead)
     joiner.run(fusion.groups, set(stages.results))
     ordered = tuple(kernels[g.number] for g in joiner.order if g.number in kernels)
     fusion = replace(fusion, groups=joiner.order)
@@ -359,21 +363,29 @@ class Joiner:
     key: Callable[[FusionGroup], Hashable | None]
     fits: Callable[[Sequence[FusionGroup]], bool]
     most_bytes: float
+    looked_ahead: int = _LOOKED_AHEAD
     order: list[FusionGroup] = field(default_factory=list)
     joined: list[tuple[int, ...]] = field(default_factory=list)  # places in the order
     _waiting: dict[Hashable, list[FusionGroup]] = field(default_factory=dict)
+    _done: set[int] = field(default_factory=set)
 
     def run(self, groups: Sequence[FusionGroup], results: Set[Node]) -> None:
         """Fill `order` and `joined`."""
         made = temporaries(groups, results)
-        for group in groups:
+        early: set[int] = set()  # that were started with others, before their turn
+        for place, group in enumerate(groups):
+            if group.number in early:
+                continue
             needed = self.needs[group.number]
             for key, members in list(self._waiting.items()):
                 if any(member.number in needed for member in members):
-                    self._start(key)
+                    ahead = groups[place : place + self.looked_ahead]
+                    early |= self._start(key, [g for g in ahead if g.number not in early], made)
+            if group.number in early:
+                continue
             own = self.key(group) if kept_bytes(group, made) <= self.most_bytes else None
             if own is None:
-                self.order.append(group)
+                self._put([group])
                 continue
             if not self.fits([*self._waiting.get(own, ()), group]):
                 self._start(own)
@@ -381,12 +393,28 @@ class Joiner:
         for key in list(self._waiting):
             self._start(key)
 
-    def _start(self, key: Hashable) -> None:
+    def _start(
+        self, key: Hashable, ahead: Sequence[FusionGroup] = (), made: Set[Node] = frozenset()
+    ) -> set[int]:
+        """Start what waits, and what of the kernels `ahead` can run with it: their numbers."""
         members = self._waiting.pop(key, [])
+        early: set[int] = set()
+        for group in ahead:
+            if not self._done.issuperset(self.needs[group.number]) or self.key(group) != key:
+                continue
+            kept = kept_bytes(group, made) + sum(nbytes(v) for v in group.values if v in made)
+            if kept <= self.most_bytes and self.fits([*members, group]):
+                members.append(group)
+                early.add(group.number)
         numbers = range(len(self.order), len(self.order) + len(members))
-        self.order += members
+        self._put(members)
         if len(members) > 1:
             self.joined.append(tuple(numbers))
+        return early
+
+    def _put(self, groups: Sequence[FusionGroup]) -> None:
+        self.order += groups
+        self._done.update(group.number for group in groups)
 
 
 def temporaries(groups: Sequence[FusionGroup], results: Set[Node]) -> Set[Node]:

@@ -71,6 +71,36 @@ def test_what_would_keep_much_memory_runs_at_once() -> None:
         assert len(joiner.joined) == expected
 
 
+def _chains(written: Any) -> tuple[list[FusionGroup], dict[int, frozenset[int]]]:
+    """Three kernels that read one value, each followed by work of its own."""
+    values = [leaf(TensorType((4,), float32)), *(leaf(written) for _ in range(6))]
+    reads = [(), (0,), (1,), (0,), (3,), (0,), (5,)]
+    groups = [
+        FusionGroup(n, (values[n],), frozenset(values[r] for r in read), 0.0, None)
+        for n, read in enumerate(reads)
+    ]
+    return groups, {n: frozenset(read) for n, read in enumerate(reads)}
+
+
+def test_what_is_ready_starts_with_what_is_wanted() -> None:
+    groups, needs = _chains(TensorType((4,), float32))
+    joiner = Joiner(
+        needs, lambda g: "ab"[g.number % 2] if g.number else None, lambda parts: True, 99
+    )
+    joiner.run(groups, set())
+    assert [g.number for g in joiner.order] == [0, 1, 3, 5, 2, 4, 6]
+    assert joiner.joined == [(1, 2, 3), (4, 5, 6)]
+
+
+def test_what_would_be_kept_for_long_is_not_started_early() -> None:
+    groups, needs = _chains(TensorType((1000,), float32))
+    joiner = Joiner(
+        needs, lambda g: "ab"[g.number % 2] if g.number else None, lambda parts: True, 99
+    )
+    joiner.run(groups, set())
+    assert [g.number for g in joiner.order] == [*range(7)]
+
+
 class _Captured(Exception):
     pass
 
