@@ -145,3 +145,36 @@ def test_training_with_products(products: Launches) -> None:
 
 
 WIDE, TALL = values(210, 200), values(200, 220)
+
+
+FEW = [(1, 264, 1024), (2, 512, 1030), (4, 256, 2000)]
+LEFT = [(8, 264, 1024), (1, 268, 1024), (1, 128, 2048), (3, 512, 512)]
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [*FEW, *LEFT])
+def test_few_rows_are_a_kernel_of_ours(
+    products: Launches, rows: int, depth: int, columns: int
+) -> None:
+    """Of 16-bit weights that lie along the depth; with what follows in the same kernel."""
+    x, w, b = values(rows, depth), values(columns, depth), values(columns)
+    given = [rl.tensor(a, device="cuda:0", dtype=rl.bfloat16) for a in (x, w, b)]
+    function = rl.jit(lambda x, w, b: rl.nn.functional.silu(rl.nn.functional.linear(x, w, b)))
+    found = function(*given).cpu().float().numpy().astype(np.float64)
+    exact = [t.cpu().float().numpy().astype(np.float64) for t in given]
+    linear = exact[0] @ exact[1].T + exact[2]
+    wanted = linear / (1 + np.exp(-linear))
+    assert np.linalg.norm(found - wanted) < 4e-3 * np.linalg.norm(wanted)
+    assert (not products.lines) == ((rows, depth, columns) in FEW)
+
+
+def test_the_library_may_be_asked_for_few_rows(products: Launches) -> None:
+    x, w = (
+        rl.tensor(values(*s), device="cuda:0", dtype=rl.bfloat16) for s in ((2, 256), (1024, 256))
+    )
+    with rl.config.override(products="library"):
+        rl.jit(lambda x, w: x @ w.T)(x, w).cpu().numpy()
+    assert products.lines
+    products.lines.clear()
+    turned = rl.tensor(values(256, 1024), device="cuda:0", dtype=rl.bfloat16)
+    rl.jit(lambda x, w: x @ w)(x, turned).cpu().numpy()  # lies along its columns
+    assert products.lines
