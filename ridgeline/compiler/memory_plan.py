@@ -232,7 +232,8 @@ def lay_out(
     for held in inner.values():
         for piece in held.scratch:
             lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
-    posted = posted_steps(stages) if target.posts_collectives else {}
+    calls_ranks = any(g.apart is not None and g.apart.op is WAIT for g in stages.fusion.groups)
+    posted = posted_steps(stages) if calls_ranks and target.posts_collectives else {}
     calls = [
         step
         for step, g in enumerate(stages.fusion.groups)

@@ -10,6 +10,7 @@ import pytest
 
 from ridgeline.runtime.buffer import HostBuffer, pool
 from ridgeline.runtime.cpu import executor
+from ridgeline.runtime.cpu.control_words import Await, Post
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
 
@@ -81,6 +82,9 @@ def test_wrong_addresses_raise() -> None:
         lambda: NativePlan([NativeStep(0, ())], 0),
         lambda: NativePlan([NativeStep(kernel("nothing"), (), 1, 0)], 0),
         lambda: NativePlan([NativeStep(kernel("nothing"), (), -1, 1)], 0),
+        lambda: NativePlan([Post(0, 1, 0, 0, 2, (0,))], 2),
+        lambda: NativePlan([Post(0, 1, 0, 0, -1, (0, 0, 0, 0))], 2),
+        lambda: NativePlan([Await(0, 2)], 2),
         lambda: NativePlan([], 2, [(0, 0)], 64),
         lambda: NativePlan([], 2, [(1, 128)], 64),
         lambda: NativePlan([], 2, [(1, 8)], 64),

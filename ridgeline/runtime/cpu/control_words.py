@@ -20,6 +20,7 @@ from typing import Protocol, TypeAlias
 Address: TypeAlias = int | str
 LOOP, BRANCH, STOP, POST, AWAIT = range(5)
 NOWHERE = -1
+MOST_OPERANDS = 3  # of a collective
 
 
 class SubPlan(Protocol):
@@ -258,6 +259,8 @@ def check(step: Control, slots: int) -> None:
         _within([step.context, step.ticket], slots, step)
         return
     if isinstance(step, Post):
+        if len(step.operands) > MOST_OPERANDS:
+            raise ValueError(f"step {step} has more than {MOST_OPERANDS} operands")
         result = [] if step.result == NOWHERE else [step.result]
         _within([step.context, step.ticket, *result, *step.operands], slots, step)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ridgeline.runtime.cpu.control_ir import control_ir
 from ridgeline.runtime.cpu.control_words import AWAIT, LOOP, POST, STOP
 from ridgeline.runtime.cpu.dict_versions import DICT_VERSIONS_IR
-from ridgeline.runtime.cpu.mailbox_ir import mailbox_ir
+from ridgeline.runtime.cpu.mailbox_ir import MAILBOX_IR
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir, region_ir
 from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, Head, load_head, python_entry
 
@@ -22,14 +22,14 @@ def executor_ir() -> str:
     run = _entry("run", 2, "0", 0)
     watched = _entry("watched", 2, "0", WATCHED)
     profile = _entry("profile", 3, "%fixed.2", 0)
-    steps = _PLACE + _INTERRUPTED + mailbox_ir() + _STEPS + control_ir() + _EXECUTE
+    steps = _PLACE + _INTERRUPTED + MAILBOX_IR + _STEPS + control_ir() + _EXECUTE
     entries = run + watched + profile + DICT_VERSIONS_IR
     return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + entries
 
 
 def deployed_executor_ir() -> str:
     """Pool and executor without Python: `execute` for processes that have none."""
-    steps = _PLACE + _UNINTERRUPTED + mailbox_ir() + _STEPS + control_ir() + _EXECUTE
+    steps = _PLACE + _UNINTERRUPTED + MAILBOX_IR + _STEPS + control_ir() + _EXECUTE
     return pool_ir(deployed=True) + region_ir() + steps
 
 

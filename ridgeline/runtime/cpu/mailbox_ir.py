@@ -23,17 +23,11 @@ MAILBOX_BYTES = RING + ENTRIES * ENTRY_BYTES
 STATE, CONTEXT, CALL, AXIS, RESULT, OPERANDS, POSTED, DONE, WAITING = (
     0, 8, 16, 24, 32, 40, 64, 72, 80,
 )  # fmt: skip
-MOST_OPERANDS = 3
 FREE, UNDER_WAY, OVER, FAILED = range(4)
 # The context of a run: whether it failed and with which ticket, and its rank's mailbox.
 HAS_FAILED, MAILBOX, FAILED_TICKET = 0, 8, 16
 _POLLS = 64  # looks at an entry before the plan sleeps
 _PATIENCE = 20_000_000  # nanoseconds between two looks whether a signal came
-
-
-def mailbox_ir() -> str:
-    """What `steps` calls, and what the thread beside it does."""
-    return _RING + _ENTRY + _POST + _AWAIT + _THREAD
 
 
 _RING = f"""
@@ -268,3 +262,6 @@ define i64 @ridgeline_mailbox_head(ptr %mailbox) {{
   ret i64 %count
 }}
 """
+
+# What `steps` calls, and what the thread beside it does.
+MAILBOX_IR = _RING + _ENTRY + _POST + _AWAIT + _THREAD
