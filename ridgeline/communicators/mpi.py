@@ -1,8 +1,9 @@
 """Ranks that are processes under MPI: mpi4py over arrays of host memory.
 
-All calls of MPI are made by one thread of the process, in program order (`mpi_engine.py`). Before a
-collective the ranks of its group compare what they are about to call, so that ranks which
-disagree end with a message and neither hang nor read each other's bytes as something else.
+All calls of MPI are made by one thread of the process, those of a group in program order
+(`mpi_engine.py`). Before a collective the ranks of its group compare what they are about to call,
+or all that a program does, so that ranks which disagree end with a message and neither hang nor
+read each other's bytes as something else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The thread of a process that calls MPI: it starts calls in program order and makes progress.
+"""The thread of a process that calls MPI: it starts calls and makes progress.
 
-Calls are nonblocking ones of MPI that are tested in turn, with pauses that grow, so that ranks
-which wait leave the cores to those that compute. What ends a rank ends the job: an error that
-nobody caught, and a call that lasts longer than `RIDGELINE_TIMEOUT` seconds.
+Calls are nonblocking ones of MPI that are tested, with pauses that grow, so that ranks which wait
+leave the cores to those that compute. They come from the program (`submit`) and, by way of a
+mailbox, from the plans that it runs. What ends a rank ends the job: an error that nobody caught,
+and a call that lasts longer than `RIDGELINE_TIMEOUT` seconds.
 """
 
 from __future__ import annotations
