@@ -36,12 +36,10 @@ def _lines(module: Module) -> list[str]:
         return repr(module).split("\n")  # a class that prints itself
     name, extra = type(module).__name__, module.extra_repr()
     children = [(key, child) for key, child in module._modules.items() if child is not None]
-    if not children:
-        parts = extra.split("\n")
-        if len(parts) == 1:
-            return [f"{name}({extra}){_count(module)}"]
-        return [f"{name}({_count(module)}", *(f"  {part}" for part in parts), ")"]
-    lines = [f"{name}({extra}{_count(module)}"]
+    own = extra.split("\n") if extra else []
+    if not children and len(own) < 2:
+        return [f"{name}({extra}){_count(module)}"]
+    lines = [f"{name}({_count(module)}", *(f"  {line}" for line in own)]
     for keys, body in _folded([(key, _lines(child)) for key, child in children]):
         lines.append(f"  ({keys}): {body[0]}")
         lines.extend(f"  {line}" for line in body[1:])

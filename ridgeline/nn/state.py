@@ -37,6 +37,12 @@ class IncompatibleKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        missing, unexpected = self.missing_keys, self.unexpected_keys
+        return f"IncompatibleKeys(missing_keys={missing}, unexpected_keys={unexpected})"
+
 
 def entries(module: Module) -> Iterator[tuple[str, Module, str]]:
     """The path, owner and name of every parameter and persistent buffer, in torch's order."""

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 
 import ridgeline as rl
 from ridgeline import nn
@@ -141,6 +142,20 @@ def test_paths() -> None:
     assert net.get_buffer("0.count") is net[0].count
     with pytest.raises(AttributeError, match="no submodule 'nope'"):
         net.get_submodule("0.nope")
+
+
+def test_repr_of_what_did_not_match_is_torchs() -> None:
+    net = nn.Linear(2, 1)
+    assert repr(net.load_state_dict(net.state_dict())) == "<All keys matched successfully>"
+    text = repr(net.load_state_dict({"weight": net.weight, "more": 1}, strict=False))
+    assert text == "IncompatibleKeys(missing_keys=['bias'], unexpected_keys=['more'])"
+
+
+def test_a_module_with_children_prints_its_own_arguments_on_a_line() -> None:
+    made = nn.utils.parametrizations.weight_norm(nn.Linear(2, 3))
+    theirs = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 3))
+    ours = [line.split("  #")[0] for line in repr(made).splitlines()]
+    assert ours == repr(theirs).splitlines()
 
 
 def test_repr_shows_counts_and_folds_repeats() -> None:
