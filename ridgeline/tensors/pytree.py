@@ -75,8 +75,13 @@ def _declared(kind: Any) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def is_plain(kind: type) -> bool:
-    """True for a class whose objects are no more than their attributes, with no base in C."""
+def is_plain(kind: Any) -> bool:
+    """True for a class whose objects are no more than their attributes, with no base in C.
+
+    A module is more: it is the one that an optimizer and other modules hold.
+    """
+    if hasattr(kind, "register_parameter"):
+        return False
     return all(base.__flags__ & _HEAP for base in kind.__mro__[:-1])
 
 

@@ -166,6 +166,34 @@ def test_what_was_there_is_given_back_itself() -> None:
     assert jitted.traces == 1 and "every call" not in jitted.history[0]
 
 
+@dataclass(eq=False)
+class Scaled(nn.Module):
+    """A module that is a dataclass, too."""
+
+    width: int = 2
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, self.width)
+        self.scale = 1.0
+
+    def forward(self, x: rl.Tensor) -> rl.Tensor:
+        return self.layer(x) * self.scale
+
+
+def test_a_module_that_is_a_dataclass_is_given_back_itself() -> None:
+    model = Scaled()
+    found = rl.jit(lambda x: (model(x), model))
+    given = rl.jit(lambda module, x: (module(x), {"a": module}))
+    for scale in (1.0, 1.0, 2.0):
+        model.scale = scale
+        x = rl.ones(2)
+        for value, same in (found(x), given(model, x)):
+            assert value.tolist() == model(x).tolist()
+            assert (same if same is model else same["a"]) is model
+    assert "every call" not in found.history[0] + given.history[0]
+
+
 def test_an_argument_that_is_no_tensor_is_given_back_itself() -> None:
     jitted = rl.jit(lambda x, given: (x + 1, given))
     for make in (lambda: np.zeros(2), lambda: Own(1), lambda: bytearray(b"a"), lambda: {1, 2}):
