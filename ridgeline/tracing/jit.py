@@ -39,7 +39,7 @@ from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.donation import Donate, Donation, give_away
 from ridgeline.tracing.dynamic import Pattern, Policy, differing, pattern
-from ridgeline.tracing.guards import JITTED
+from ridgeline.tracing.methods import attribute_for, bound
 from ridgeline.tracing.moving_views import MovingViews, is_fit
 from ridgeline.tracing.open_traces import Opening
 from ridgeline.tracing.recording import effects_before, record
@@ -86,6 +86,7 @@ class JitFunction:
     ) -> None:
         _require_returns(function)
         self.function, self._check = function, check
+        self._kept_as = attribute_for(function)  # under which objects keep their own forms
         self._dynamic, self._donate = dynamic, donate
         self._budget = budget_bytes(memory)
         self._policy, self._donation = Policy(function, dynamic), Donation(function, donate)
@@ -211,15 +212,12 @@ class JitFunction:
         """As a method: a jitted function bound to its instance."""
         if instance is None:
             return self
-        name = JITTED + self.function.__name__
-        bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
-        if bound is None or bound.function.__self__ is not instance:  # it came with a copy
-            function = self.function.__get__(instance, owner)
-            memory = self._budget or None
-            bound = JitFunction(function, self._check, self._dynamic, self._donate, memory)
-            if hasattr(instance, "__dict__"):
-                object.__setattr__(instance, name, bound)
-        return bound
+        return bound(self, instance, owner, self._like)
+
+    def _like(self, function: Callable[..., Any]) -> JitFunction:
+        """Another function, jitted in the same way."""
+        memory = self._budget or None
+        return JitFunction(function, self._check, self._dynamic, self._donate, memory)
 
     def _find(
         self, signature: Any, leaves: list[Any], refuted: Sequence[Pattern] = ()
