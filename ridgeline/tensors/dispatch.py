@@ -19,21 +19,9 @@ from ridgeline import (
 )
 from ridgeline.devices import CPU, is_mesh
 from ridgeline.dtypes import DType
-from ridgeline.errors import (
-    ArgumentError,
-    DTypeError,
-    RidgelineError,
-    ShapeError,
-)
+from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import defaults
-from ridgeline.functions.registry import (
-    AUGMENTED,
-    OPERATORS,
-    SHARED,
-    TABLE,
-    UNARY_OPERATORS,
-    Entry,
-)
+from ridgeline.functions.registry import AUGMENTED, OPERATORS, SHARED, TABLE, UNARY_OPERATORS, Entry
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import Mark, here, stamp
 from ridgeline.graph.placement import placed
