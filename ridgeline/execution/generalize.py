@@ -324,8 +324,8 @@ class Form:
 
     @property
     def changes(self) -> bool:
-        """True if it came with several numbers, and may get a program for them all."""
-        return len(self.samples) > 1 and (self.making or bool(self.programs))
+        """True if it came with several numbers: one of its pieces may never come again."""
+        return len(self.samples) > 1
 
     def took(self, made: General) -> None:
         """A program was made for it."""

@@ -28,7 +28,7 @@ from ridgeline.errors import ComputeError, MemoryBudgetError, RidgelineError
 from ridgeline.execution import flush_log
 from ridgeline.execution.device_copies import Brought, OwnedResults, ProgramChain, reaches
 from ridgeline.execution.generalize import Came, Form, came
-from ridgeline.execution.interpreter_cost import count, interpreter_seconds
+from ridgeline.execution.interpreter_cost import count, interpreter_seconds, nodes_within
 from ridgeline.graph.graph import Graph, structure_of
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import (
@@ -468,15 +468,17 @@ def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph, served: bool
         return config.tier == "interpreter"
     if not piece.once:
         piece.once = interpreter_seconds(graph)
-    once, compiling = piece.once, _COMPILE + _COMPILE_PER_NODE * len(graph.order)
+    once, compiling = piece.once, _COMPILE + _COMPILE_PER_NODE * nodes_within(graph.order)
     piece.spent += once
     beside = config.background and not config.deterministic and settings not in piece.failed
+    form, seldom = piece.form, piece.seen < _AGAIN
+    if beside and seldom and form is not None and form.changes:  # it may never come again
+        return interpreter_seconds(graph, alone=True) < _PATIENCE * compiling
     if not beside or once > _PATIENCE * compiling:  # interpreting takes longer than to wait
         return piece.spent < _PATIENCE * compiling
-    form = piece.form
-    again = piece.seen >= _AGAIN and _is_worthwhile(graph, once)
     if served or (form is not None and form.making):
         return True  # a program is coming that it may share
+    again = not seldom and _is_worthwhile(graph, once)
     if again or (piece.spent > _EARLY * compiling and not (form is not None and form.changes)):
         _compile_beside(piece, settings, graph)
     return True

@@ -208,3 +208,45 @@ def test_a_piece_that_comes_very_often_gets_a_program_of_its_own(
         assert not own
         assert _programs(run, [7] * 60)[-1] in ("matched", "found")
     assert set(own) <= {7}
+
+
+def test_recurrences_over_ever_new_lengths_are_interpreted_until_one_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They have no program for all lengths, and compiling each would take longer than its run."""
+    layer, width = nn.LSTM(32, 96, num_layers=2, bidirectional=True), 32
+    compiled: list[int] = []
+
+    def noted(piece: tiers._Piece, settings: Any, graph: Graph) -> None:
+        compiled.append(length)
+
+    monkeypatch.setattr(tiers, "_compile_beside", noted)
+
+    def run(length: int) -> None:
+        layer.zero_grad()
+        layer(rl.ones(length, 20, width))[0].square().mean().backward()
+        layer.weight_hh_l0.grad.numpy()
+
+    for length in (40, 41, 42):  # parameters are drawn, gradients are new, and then all is known
+        _programs(run, [length])
+    for length in (43, 44, 45, 46):
+        assert _programs(run, [length]) == ["interpreted"]
+    assert not {43, 44, 45, 46} & set(compiled)
+    length = 44
+    assert "new" in _programs(run, [44] * 2) or 44 in compiled
+
+
+def test_texts_packed_by_other_lengths_are_one_structure() -> None:
+    """Packing is one selection, not a slice for each step: lengths are numbers in its form."""
+    source = np.random.default_rng(1)
+
+    def run(longest: int) -> None:
+        lengths = [longest, longest - 1, longest // 2, 2]
+        x = source.standard_normal((4, longest, 300)).astype(np.float32)
+        packed = nn.utils.rnn.pack_padded_sequence(rl.tensor(x), lengths, batch_first=True)
+        data = packed.data.tanh() + packed.data.exp().mean(0)
+        real = np.concatenate([x[: sum(n > t for n in lengths), t] for t in range(longest)])
+        _close(data, np.tanh(real) + np.exp(real.astype(np.float64)).mean(0))
+
+    found = _programs(run, [30, 41, 52, 63, 37])
+    assert "interpreted" not in found[3:]

@@ -76,21 +76,18 @@ def pack_padded_sequence(
         raise ShapeError(f"{len(counts)} lengths for a batch of {int(steps.shape[1])}")
     if min(counts, default=0) < 1 or max(counts) > int(steps.shape[0]):
         raise ArgumentError(f"lengths lie in 1…{int(steps.shape[0])}, got {counts}")
-    order = None
+    if enforce_sorted and any(a < b for a, b in pairwise(counts)):
+        raise ArgumentError(
+            "lengths must not grow along the batch", help="pass enforce_sorted=False"
+        )
+    order = np.argsort(-np.asarray(counts), kind="stable")
+    there = np.arange(max(counts))[:, None] < np.asarray(counts)[order]
+    step, row = np.nonzero(there)
+    data = steps[tensor(step, device=input.device), tensor(order[row], device=input.device)]
+    sizes = tensor(there.sum(1))
     if enforce_sorted:
-        if any(a < b for a, b in pairwise(counts)):
-            raise ArgumentError(
-                "lengths must not grow along the batch", help="pass enforce_sorted=False"
-            )
-    else:
-        order = np.argsort(-np.asarray(counts), kind="stable")
-        counts = [counts[n] for n in order]
-        steps = steps.index_select(1, tensor(order, device=input.device))
-    sizes = [sum(count > step for count in counts) for step in range(counts[0])]
-    data = cat([steps[step, :size] for step, size in enumerate(sizes)])
-    if order is None:
-        return PackedSequence(data, tensor(sizes))
-    return PackedSequence(data, tensor(sizes), tensor(order), tensor(np.argsort(order)))
+        return PackedSequence(data, sizes)
+    return PackedSequence(data, sizes, tensor(order), tensor(np.argsort(order)))
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
