@@ -79,7 +79,7 @@ class Ending:
 
     def fits(self, run: Run) -> bool:
         """True where the numbers among arguments are alike as they were."""
-        return self.operands.of(run) is not None
+        return self.operands.fit(run)
 
     def needed(self, results: Sequence[Any]) -> list[Any]:
         """The results that graphs need: values that they are about, and that passes read.

@@ -41,6 +41,8 @@ class Operands:
 
     def of(self, run: Run) -> list[Any] | None:
         """The inputs for another run; None where it is not one of those that were learnt."""
+        if not self.fit(run):
+            return None
         inputs = list(self.constants)
         for place, number in self.outside:
             inputs[place] = run.outside[number].node.buffer
@@ -50,10 +52,15 @@ class Operands:
             inputs[place] = _word(run.drawn[draw][part])
         for place, index, dtype in self.numbers:
             inputs[place] = Number0d(run.given[index], dtype)
-        alike = self.equal
-        if alike and not all(same(run.given[one], run.given[other]) for one, other in alike):
-            return None
         return inputs
+
+    def fit(self, run: Run) -> bool:
+        """True where the numbers among arguments are alike as they were.
+
+        A run that is recorded may be asked, too, which keeps no list of what it draws.
+        """
+        alike = self.equal
+        return not alike or all(same(run.given[one], run.given[other]) for one, other in alike)
 
 
 def _word(number: int) -> HostBuffer:
