@@ -170,12 +170,17 @@ def looked_up(self: Tensor, index: Any) -> tuple[Tensor, Any]:
 
 
 def assigned(self: Tensor, index: Any, value: Any) -> tuple[Tensor, Any, Any]:
-    """The operands of `self[index] = value`."""
+    """The operands of `self[index] = value`: places are looked up where it has a row for each."""
     if modes.capture is not None:
         return self, index, value
     if type(value) is float and self._memory.dtype.kind == "float":
         value = literals.number(value, self)
-    return self, _in_memory(index), value
+    index = _in_memory(index)
+    mask = index if type(index) is Tensor and index.dtype is dtypes.bool_ else None
+    if mask is not None and mask.dim() and isinstance(value, Tensor):
+        rows = value.dim() > self.dim() - mask.dim()
+        index = _with_places(self, (mask,), mask) if rows else mask
+    return self, index, value
 
 
 def _in_memory(index: Any) -> Any:

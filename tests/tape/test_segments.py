@@ -103,6 +103,33 @@ def test_experts_that_get_other_rows_in_every_step() -> None:
     matched(make, 60)
 
 
+def test_experts_whose_rows_are_masks() -> None:
+    """One expert for each row, and none for some: `results[mask] = …` has a row for each place."""
+
+    def make() -> Callable[[int], Any]:
+        gate, experts = nn.Linear(4, 3), nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        optimizer = rl.optim.SGD([*gate.parameters(), *experts.parameters()], lr=0.1)
+        rows = data(8, 12, 4)
+
+        def step(number: int) -> Any:
+            x = rows[number % 8]
+            best, chosen = gate(x).softmax(-1).max(-1)
+            results = rl.zeros_like(x)
+            for index, expert in enumerate(experts):
+                mask = chosen == index
+                if mask.any():
+                    results[mask] = best[mask].unsqueeze(-1) * expert(x[mask])
+            loss = (x + results).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        return step
+
+    matched(make, 60)
+
+
 def test_a_loop_that_values_end() -> None:
     def make() -> Callable[[int], Any]:
         layer = nn.Linear(4, 4)
