@@ -154,20 +154,26 @@ class Opening:
 class OpenEnding:
     """A flush that depends on unknowns."""
 
-    __slots__ = ("_endings", "ending", "passes", "tape")
+    __slots__ = ("_endings", "before", "ending", "passes", "tape")
 
     def __init__(self, tape: OpenTape, ending: Ending) -> None:
         self.tape, self.ending = tape, ending
+        self.before: OpenEnding | None = None  # of other sizes, learnt earlier
         self.passes = OpenPasses(tape.calls, ending)
         self._endings: dict[frozenset[tuple[str, int]], Ending] = {}
 
     def at(self, values: Mapping[str, int]) -> Ending | None:
-        """The flush at the values of all unknowns."""
+        """The flush at the values of all unknowns.
+
+        Tapes that differ only in what was decided about sizes share their calls, up to here.
+        """
         if not self.tape.names <= values.keys() or not self.tape.program.ready():
-            return None
-        self.tape.came()
+            return None if self.before is None else self.before.at(values)
         key = frozenset(values.items())
         found = self._endings.get(key)
+        if found is None and not self.tape.stands_for(values):
+            return None if self.before is None else self.before.at(values)
+        self.tape.came()
         if found is None:
             if len(self._endings) >= MOST_ENTRIES:
                 self._endings.clear()
@@ -204,7 +210,7 @@ class Family:
         """True where a run with such numbers has been traced."""
         for tape, sizes, places in self.tapes:
             values = {name: numbers[place] for name, place in places.items()}
-            if tape.stands_for(values) and at_values(sizes, values) == numbers:
+            if tape.stands_for(values) and at_values(tuple(sizes), values) == numbers:
                 return True
         return False
 
@@ -337,6 +343,7 @@ def _attach(
     while number < len(calls) and (behind := _behind(place, calls[number])) is not None:
         start, place, number = start or behind, behind, number + 1
     last = place if number == len(calls) else Place()
+    ending.before = last.open_endings.get(held)
     last.open_endings[held] = ending
     for later in range(len(calls) - 1, number, -1):
         entry, last = replace(calls[later], after=last), Place()

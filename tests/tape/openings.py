@@ -15,6 +15,7 @@ from ridgeline.config import config
 from ridgeline.errors import RidgelineError
 from ridgeline.execution import generalize, tiers
 from ridgeline.nn import functional as F
+from ridgeline.tape import openings
 
 Step = Callable[[int], Any]
 Make = Callable[[], Step]
@@ -400,6 +401,29 @@ def test_a_family_that_comes_again_after_many_others() -> None:
 
     programs = agree(make, [*range(3, 12), *range(53, 90), *range(3, 49)])
     assert programs[-8:] == ["matched"] * 8, programs
+
+
+def test_a_family_is_traced_once_while_its_program_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where its runs begin as those of another, whose program is there."""
+    w, traced = data(6, 6), list[int]()
+
+    def step(number: int, more: bool) -> Any:
+        y = (data(number, 6, seed=number) @ w).relu()
+        if more:
+            y = y * 2.0 + 1.0
+        return y.sum(0).tolist()
+
+    for number in range(3, 9):
+        step(number, False)
+        background.wait()
+    opened = openings._open
+    monkeypatch.setattr(openings, "_open", lambda *a: traced.append(0) or opened(*a))
+    monkeypatch.setattr(background, "submit", lambda job, next=False: True)  # is never done
+    for number in range(3, 15):
+        step(number, True)
+    assert len(traced) == 1
 
 
 def test_numbers_that_are_computed_with_beside_loops() -> None:
