@@ -39,14 +39,18 @@ _LARGEST = (1 << 63) - 1
 _SIGNED = {8: dtypes.int16, 16: dtypes.int32, 32: dtypes.int64}
 
 
-class _Defaults:
+class Defaults:
     """The element type that Python floats and new tensors get, and where these are made."""
 
-    dtype: DType = dtypes.float32
-    device: str = CPU
+    __slots__ = ("device", "dtype")
+    dtype: DType
+    device: str
+
+    def __init__(self) -> None:
+        self.dtype, self.device = dtypes.float32, CPU
 
 
-defaults = _Defaults()
+defaults = Defaults()
 
 
 def number(value: T) -> T:

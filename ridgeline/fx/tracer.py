@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from itertools import chain, starmap
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 import ridgeline
@@ -126,8 +126,9 @@ class _Noting(GraphRecorder):
         self._tracer = tracer
 
     def call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any],
+        frame: FrameType,
+    ) -> Any:  # fmt: skip
         """A public function is called."""
         if not _has_proxy((args, named)):
             return function(*args, **named)

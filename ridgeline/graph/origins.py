@@ -72,9 +72,13 @@ def short_path(file: str) -> str:
 def is_inside(file: str) -> bool:
     """True for a file of the package, and for what starts its command."""
     known = _inside.get(file)
-    if known is None:
-        starts = file == "<frozen runpy>" or os.path.basename(file) == "ridgeline"
-        known = _inside[file] = starts or file.startswith(PACKAGE)
+    return look_inside(file) if known is None else known
+
+
+def look_inside(file: str) -> bool:
+    """The same for a file that comes for the first time."""
+    starts = file == "<frozen runpy>" or os.path.basename(file) == "ridgeline"
+    known = _inside[file] = starts or file.startswith(PACKAGE)
     return known
 
 

@@ -148,26 +148,28 @@ class Rare:
         "behind", "closed", "formers", "key", "key_version", "left", "own", "owner", "rest",
         "shared", "spent", "steps", "writer",
     )  # fmt: skip
+    owner: Callable[[], Any] | None  # a weak reference: the tensor that is the variable
+    steps: tuple[Step, ...]  # how the variable shows the cell, where it is a view
+    key: Node | None  # the node that stands for the variable in graphs
+    key_version: int
+    shared: Any  # memory that others may write to, see execute.Shared
+    spent: bool  # backward() ran and did not retain the graph
+    behind: Behind  # variables to which a way was let go then
+    rest: Node | None  # what takes the node's place, where ways to others are left
+    closed: Node | None  # what the node reads as until it is computed
+    formers: tuple[weakref.ref[Node], ...]  # nodes whose place others have taken
+    # of detached handles, the family whose gradients flow through what the cell holds now
+    writer: weakref.ref[Track] | None
+    # a graph of these handles alone, beside the one of what the cell holds: the node that they
+    # wrote last, and as what they read which later node of the cell
+    own: tuple[Node, Node | None, Node | None] | None
+    left: int  # the epoch at which a tensor was last given other memory than this
 
     def __init__(self) -> None:
-        self.owner: Callable[[], Any] | None = (
-            None  # a weak reference: the tensor that is the variable
-        )
-        self.steps: tuple[Step, ...] = ()  # how the variable shows the cell, where it is a view
-        self.key: Node | None = None  # the node that stands for the variable in graphs
-        self.key_version = -1
-        self.shared: Any = None  # memory that others may write to, see execute.Shared
-        self.spent = False  # backward() ran and did not retain the graph
-        self.behind: Behind = None  # variables to which a way was let go then
-        self.rest: Node | None = None  # what takes the node's place, where ways to others are left
-        self.closed: Node | None = None  # what the node reads as until it is computed
-        self.formers: tuple[weakref.ref[Node], ...] = ()  # nodes whose place others have taken
-        # of detached handles, the family whose gradients flow through what the cell holds now
-        self.writer: weakref.ref[Track] | None = None
-        # a graph of these handles alone, beside the one of what the cell holds: the node that they
-        # wrote last, and as what they read which later node of the cell
-        self.own: tuple[Node, Node | None, Node | None] | None = None
-        self.left = 0  # the epoch at which a tensor was last given other memory than this
+        self.owner = self.key = self.shared = self.behind = None
+        self.rest = self.closed = self.writer = self.own = None
+        self.steps, self.formers = (), ()
+        self.key_version, self.left, self.spent = -1, 0, False
 
 
 class Deferred(Protocol):
@@ -181,13 +183,15 @@ class Track:
     """How the handles on a cell relate to differentiation."""
 
     __slots__ = ("__weakref__", "capture", "mode", "rare")
+    mode: int
+    rare: Rare | None
+    # the capture in which it was made, or the loss of its memory
+    capture: RunningCapture | Donated | None
 
     def __init__(self, mode: int, capture: RunningCapture | None) -> None:
         self.mode = mode
-        self.rare: Rare | None = None
-        self.capture: RunningCapture | Donated | None = (
-            capture  # the capture in which it was made, or the loss of its memory
-        )
+        self.rare = None
+        self.capture = capture
         if capture is not None:
             capture.tracks.append(weakref.ref(self))
 

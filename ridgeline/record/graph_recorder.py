@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, starmap
 from operator import attrgetter, is_
+from types import FrameType
 from typing import Any, TypeAlias
 
 from ridgeline.atomic import Change, apply, at_fork
@@ -52,11 +53,12 @@ class GraphRecorder:
         "_held_bytes", "_most_listed", "_most_tracked", "_on_mesh", "_recorded", "drawn", "flushes",
         "joined", "meshes", "on_mesh", "pending", "piled_up", "ran", "served", "with_graphs",
     )  # fmt: skip
+    meshes: bool  # there was work that takes all ranks
 
     def __init__(self) -> None:
         self.pending: list[weakref.ref[Cell]] = []
         self.on_mesh: list[weakref.ref[Cell]] = []  # those that take all ranks
-        self.meshes = False  # there was such work
+        self.meshes = False
         # and cells computed with their graph, for a backward pass to let go of it
         self.with_graphs: list[weakref.ref[Cell]] = []
         self._most_tracked = 1 << 8
@@ -74,8 +76,9 @@ class GraphRecorder:
         self.served = False  # a program is coming for what is recorded: none is made besides
 
     def call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any],
+        frame: FrameType,
+    ) -> Any:  # fmt: skip
         """A public function is called."""
         return function(*args, **named)
 

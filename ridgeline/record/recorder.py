@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from itertools import repeat
+from types import FrameType
 from typing import Any, Protocol, TypeVar, cast
 
 from ridgeline.atomic import Block, Switch
@@ -31,6 +32,8 @@ from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import GraphRecorder
 from ridgeline.record.modes import modes
 from ridgeline.record.upcalls import Match, upcalls
+
+MISS: Any = object()  # stands for the result of a call that is not the one that is known
 
 
 class ConstantArgument:
@@ -78,9 +81,10 @@ class Recorder(Protocol):
         """The cells with a graph that somebody still holds, computed or not."""
 
     def call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
-        """A public function is called."""
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any],
+        frame: FrameType,
+    ) -> Any:  # fmt: skip
+        """A public function is called, by the code of a frame."""
 
     def drew(self, generator: object, count: int, key: Node, offset: Node) -> None:
         """Random numbers were drawn: some blocks of a stream, from an offset on."""
@@ -125,6 +129,9 @@ def begin_with(kind: Callable[[], Recorder]) -> None:
     _thread.recorder = kind()
 
 
+_frame = sys._getframe
+
+
 def taped(function: F, operands: Callable[..., tuple[Any, ...]] | None = None) -> F:
     """Mark a public function that reads only its arguments and the thread's modes.
 
@@ -134,12 +141,12 @@ def taped(function: F, operands: Callable[..., tuple[Any, ...]] | None = None) -
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        return _thread.recorder.call(function, args, named)
+        return _thread.recorder.call(function, args, named, _frame(1))
 
     @wraps(function)
     def call_with(*args: Any) -> Any:
         assert operands is not None
-        return _thread.recorder.call(function, operands(*args), {})
+        return _thread.recorder.call(function, operands(*args), {}, _frame(1))
 
     return cast(F, call if operands is None else call_with)
 

@@ -31,6 +31,7 @@ from ridgeline.runtime.memory import Pool
 from ridgeline.scalars import Array
 
 pool = Pool()
+_new = object.__new__
 
 
 class HostBuffer:
@@ -87,7 +88,7 @@ class HostBuffer:
 
     def _namesake(self) -> HostBuffer:
         """Another object over the same memory, which stays alive as long as either does."""
-        buffer = HostBuffer.__new__(HostBuffer)
+        buffer: HostBuffer = _new(HostBuffer)
         buffer.address, buffer.nbytes = self.address, self.nbytes
         buffer._root = self if self._root is None else self._root
         return buffer

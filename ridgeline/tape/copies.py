@@ -23,9 +23,10 @@ class Copies:
     """The copies for one call, with the numbers that they have on the tape."""
 
     __slots__ = ("_known",)
+    _known: list[tuple[Cell, tuple[Step, ...], Node, int]]
 
     def __init__(self) -> None:
-        self._known: list[tuple[Cell, tuple[Step, ...], Node, int]] = []
+        self._known = []
 
     def number(self, value: Tensor) -> int | None:
         """The number of an operand that shows what one before it shows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+from ridgeline.graph.origins import running
 from ridgeline.record.modes import modes
 from ridgeline.tape.entries import BLOCK, FIRST, MADE, PAST, Entry, Many, Ref, Varying, is_line
 from ridgeline.tape.learning import accumulates
@@ -54,7 +55,7 @@ def _difference(run: Run, entry: Entry, args: Any, named: Any, frame: FrameType)
         return "an index with other values, which decide what is computed"
     if not all(rule.holds() for rule in entry.rules):
         return "gradient rules of a user's that read something else"
-    return "another caller" if not is_line(entry, frame) else "nothing new"
+    return "another caller" if not is_line(entry, frame, vars(running)) else "nothing new"
 
 
 def _argument(run: Run, value: Any, wanted: Any) -> str:

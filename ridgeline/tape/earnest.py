@@ -115,7 +115,7 @@ class Earnest:
             assert details is not None
             changes.append((details.owner, "of", None if owner is None else weakref.ref(owner)))
         changes.append((run, "past", None))
-        tables = (run.log, run.outside, run.joints)
+        tables = (run.log, run.draws, run.outside, run.joints)
         tracked = map(run.recorder.with_graphs.extend, (held,))
         return chain(starmap(setattr, changes), map(methodcaller("clear"), tables), tracked)
 
@@ -161,8 +161,9 @@ class Earnest:
             self._make_all()
 
     def _make_all(self) -> None:
-        for entry, draws in tuple(self.run.log):
-            self._make(entry, draws)
+        draws = dict(self.run.draws)
+        for place, entry in enumerate(tuple(self.run.log)):
+            self._make(entry, draws.get(place, ()))
 
     def _memory(self, number: int) -> Node:
         """What memory from outside was when it was first used."""
@@ -265,13 +266,13 @@ class Earnest:
         changes.append((run, "deferred", False))
         changes.append((run, "calls", run.calls + len(run.log)))
         changes.append((run, "path", [*run.path, *run.calls_in_order()]))
-        spent = {spent.number for entry, _ in run.log for spent in entry.spent}
+        spent = {spent.number for entry in run.log for spent in entry.spent}
         lists = (graph.pending, moved), (graph.drawn, self._recorder.drawn)
         return chain(
             starmap(setattr, changes),
             starmap(list.extend, lists),
             map(run.spent.update, (spent,)),
-            map(methodcaller("clear"), (run.log, run.aside)),
+            map(methodcaller("clear"), (run.log, run.draws, run.aside)),
         )
 
     def _variable(self, number: int, variable: Tensor) -> list[Change]:

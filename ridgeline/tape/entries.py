@@ -34,7 +34,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError
 from ridgeline.functions.random import Generator
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.graph.origins import Mark, is_inside, running
+from ridgeline.graph.origins import Mark, is_inside
 from ridgeline.ops.gather import Question
 from ridgeline.record.cells import Step, Unsupported
 from ridgeline.record.recorder import ConstantArgument, RanRule
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ridgeline.execution.open_programs import OpenProgram
     from ridgeline.tape.endings import Ending
     from ridgeline.tape.openings import OpenEnding, Opening
-    from ridgeline.tape.quick import Views
+    from ridgeline.tape.views import Views
 
 MOST_REST = 64  # runs that are recorded at once after one that was none of the known
 MOST_NEEDED = 32  # flushes that need graphs of computed runs before such runs are recorded
@@ -161,6 +161,10 @@ class Look:
         last = self.last
         if last is not None and last[0]() is node and last[1] == version:
             return True
+        return self.ask(node, version)
+
+    def ask(self, node: Node, version: int) -> bool:
+        """The same where it was not just found."""
         try:
             answer = self.question(node.buffer.array(node.dtype, node.shape), node)
         except RidgelineError:
@@ -186,7 +190,7 @@ class Entry:
     numbers: tuple[tuple[int, int], ...] = ()  # arguments that vary, by place and index
     plain: bool = False  # nothing happens but that it gives its result
     single: Shown | None = None  # that, where it is one new tensor
-    way: int = 0  # in which it may be matched: see `quick.py`
+    way: int = 0  # in which it may be matched: see `ways.py`
     lines: Any = None  # what views that it gives know of themselves: their types and lines
     modes: dict[str, Any] | None = None  # of the thread, when it was matched last
     writes: tuple[Write, ...] = ()
@@ -213,26 +217,41 @@ class Place:
         "__weakref__", "crowded", "endings", "index", "last", "length", "lines", "misses", "needed",
         "needed_at", "next", "open_endings", "openings", "programs", "rest", "why",
     )  # fmt: skip
+    next: dict[Any, list[Entry]]  # by function, what came last before others
+    crowded: bool  # of some function there are more than these
+    # all of them, by function and line, and there by numbers among arguments
+    lines: dict[Any, dict[Any, list[Entry]]]
+    endings: dict[bytes, Ending]  # by which results are held
+    # calls and flushes that may come with other whole numbers, see `openings.py`
+    openings: tuple[Opening, ...]
+    open_endings: dict[bytes, OpenEnding]
+    index: int  # among the places of such calls
+    # of the place behind a first call:
+    last: Ending | None  # the flush that came last time
+    programs: tuple[OpenProgram, ...]  # of calls with other whole numbers
+    length: int  # calls before it
+    misses: int  # deferred runs that were none of the known, one after the other
+    # flushes whose calls needed graphs, since matched ones took a run over, and the last such
+    needed: int
+    needed_at: int
+    rest: int  # runs to record before the next one is deferred
+    why: str  # the last one was not matched or not learnt
 
     def __init__(self) -> None:
-        self.next: dict[Any, list[Entry]] = {}  # by function, what came last before others
-        self.crowded = False  # of some function there are more than these
-        # all of them, by function and line, and there by numbers among arguments
-        self.lines: dict[Any, dict[Any, list[Entry]]] = {}
-        self.endings: dict[bytes, Ending] = {}  # by which results are held
-        # calls and flushes that may come with other whole numbers, see `openings.py`
-        self.openings: tuple[Opening, ...] = ()
-        self.open_endings: dict[bytes, OpenEnding] = {}
-        self.index = -1  # among the places of such calls
-        # of the place behind a first call:
-        self.last: Ending | None = None  # the flush that came last time
-        self.programs: tuple[OpenProgram, ...] = ()  # of calls with other whole numbers
-        self.length = 0  # calls before it
-        self.misses = 0  # deferred runs that were none of the known, one after the other
-        # flushes whose calls needed graphs, since matched ones took a run over, and the last such
-        self.needed, self.needed_at = 0, -1
-        self.rest = 0  # runs to record before the next one is deferred
-        self.why = ""  # the last one was not matched or not learnt
+        self.next, self.lines, self.endings, self.open_endings = {}, {}, {}, {}
+        self.openings = self.programs = ()
+        self.last = None
+        self.length = self.misses = self.needed = self.rest = 0
+        self.index = self.needed_at = -1
+        self.crowded, self.why = False, ""
+
+    def is_ready(self) -> bool:
+        """True where there is a program for the calls behind a first one, or for some of them."""
+        if self.rest:
+            return False
+        if self.last is not None and self.last.known.ready():
+            return True
+        return any(program.ready() for program in self.programs)
 
     def keep(self, entry: Entry, numbers: Any) -> None:
         """A call came that was not known: next time it is the first to be tried."""
@@ -340,11 +359,13 @@ def same(value: Any, kept: Any) -> bool:
     if isinstance(value, tuple):
         return _all_same(value, kept)
     if kind is slice:
-        return _same_end(value.start, kept.start) and (
-            _same_end(value.stop, kept.stop) and _same_end(value.step, kept.step)
+        one: slice = value
+        other: slice = kept
+        return _same_end(one.start, other.start) and (
+            _same_end(one.stop, other.stop) and _same_end(one.step, other.step)
         )
     if kind is complex or isinstance(value, np.generic):
-        return repr(value) == repr(kept)
+        return same_text(value, kept)
     return bool(value == kept)
 
 
@@ -355,12 +376,24 @@ def _same_end(value: Any, kept: Any) -> bool:
     return bool(value == kept) if type(value) is type(kept) is int else same(value, kept)
 
 
+def same_text(value: Any, kept: Any) -> bool:
+    return repr(value) == repr(kept)
+
+
 def _all_same(values: Any, kept: Any) -> bool:
-    return len(values) == len(kept) and all(map(same, values, kept))
+    if len(values) != len(kept):
+        return False
+    for value, other in zip(values, kept):  # noqa: SIM110
+        if not same(value, other):
+            return False
+    return True
 
 
-def is_line(entry: Entry, frame: FrameType) -> bool:
-    """True where the code that makes a call is the code that made it before."""
+def is_line(entry: Entry, frame: FrameType, running: dict[str, Any]) -> bool:
+    """True where the code that makes a call is the code that made it before.
+
+    `running` has the thread's module path, if a module was running.
+    """
     code, mark = frame.f_code, entry.mark
     caller, instruction = entry.caller
     if caller is not code or instruction != frame.f_lasti:
@@ -368,13 +401,13 @@ def is_line(entry: Entry, frame: FrameType) -> bool:
     if mark is None:
         return True
     users, line, path = mark
-    if running.module_path != path:
+    if running.get("module_path", "") != path:
         return False
     above: FrameType | None = frame
     while above is not None:
         code = above.f_code
         if code is users:
-            return bool(above.f_lasti == line)
+            return above.f_lasti == line
         if not is_inside(code.co_filename):
             return False
         above = above.f_back

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from operator import attrgetter
 from types import FrameType
 from typing import Any
 
-from ridgeline.atomic import Change
 from ridgeline.graph.origins import here, running
-from ridgeline.record.cells import GRAPH, LEAF, Cell, Rare
+from ridgeline.record.cells import GRAPH, LEAF, Cell
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import RanRule
 from ridgeline.tape import varying
@@ -32,15 +30,14 @@ from ridgeline.tape.entries import (
     numbers_in,
 )
 from ridgeline.tape.memory import is_closed, is_joint, is_resident
-from ridgeline.tape.quick import note_way
 from ridgeline.tape.run import Run
+from ridgeline.tape.ways import note_way
 from ridgeline.tensors.differentiable import Extra
 from ridgeline.tensors.tensor import Tensor
 
 MOST_CALLS = 1 << 12  # of one tape
 MOST_ALIKE = 8  # calls of a line that differ in something else than whole numbers and lengths
 MOST_NEXT = 512  # all that may come from there, at a place
-_GONE = weakref.ref(Place())  # of a variable that nobody holds any more
 
 
 def may_learn(run: Run, function: Any, args: Any, named: Any, frame: FrameType) -> bool:
@@ -305,19 +302,3 @@ def _carries_graph(result: Any) -> bool:
     if type(result) is Many:
         return any(map(_carries_graph, result.parts))
     return type(result) is Shown and result.mode == GRAPH
-
-
-def spent_by(run: Run, entry: Entry) -> list[Change]:
-    """What a backward pass that lets its graph go changes."""
-    changes: list[Change] = []
-    behind: list[Any] = []
-    for spent in entry.spent:
-        if not behind:
-            owners = [run.owner(number) for number in spent.variables]
-            behind = [_GONE if owner is None else weakref.ref(owner) for owner in owners]
-        cell = run.cell(spent.number)
-        if cell is not None:
-            details = Rare() if cell.rare is None else cell.rare
-            changes += [(details, "spent", True), (details, "behind", (behind, spent.lost))]
-            changes.append((cell, "rare", details))
-    return changes

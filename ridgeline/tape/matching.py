@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from types import FrameType
 from typing import Any
 
 from ridgeline.execution import flush_log
 from ridgeline.graph.origins import here, running
 from ridgeline.record.modes import modes
-from ridgeline.tape.entries import MADE, Entry, Ref, Varying, is_line, numbers_in
-from ridgeline.tape.learning import accumulates, is_settled
-from ridgeline.tape.openings import OpenTape
+from ridgeline.tape.entries import Entry, is_line, numbers_in
+from ridgeline.tape.learning import is_settled
+from ridgeline.tape.openings import OpenTape, whole_numbers
+from ridgeline.tape.quick import stands_for
 from ridgeline.tape.run import Run
-from ridgeline.tensors.tensor import Tensor
 
 
 def is_promising(entry: Entry) -> bool:
@@ -24,14 +23,12 @@ def is_promising(entry: Entry) -> bool:
         place.rest -= 1
         flush_log.unmatched(f"recorded for a while, since before {place.why}")
         return False
-    if any(program.ready() for program in place.programs):
+    if place.is_ready():
         return True
-    if place.last is None:
-        flush_log.unmatched(place.why or "it is being learnt")
-    elif not place.last.known.ready():
-        flush_log.unmatched("its program is not compiled yet")
-    else:
-        return True
+    learnt = place.last is not None
+    flush_log.unmatched(
+        "its program is not compiled yet" if learnt else place.why or "it is being learnt"
+    )
     return False
 
 
@@ -67,47 +64,14 @@ def first_entry(
             if entry.exact and entry.seen != numbers_in((*args, *named.values())):
                 continue
             settled = all(map(is_settled, args)) and all(map(is_settled, named.values()))
-            if settled and is_line(entry, frame):
+            if settled and is_line(entry, frame, vars(running)):
                 return entry
             continue
         values = (*args, *named.values()) if named else args
-        kept = entry.args
-        if len(values) != len(kept) or (tuple(named) if named else ()) != entry.names:
+        if not stands_for(run, entry, values, named, frame, vars(running)):
             continue
-        for value, wanted in zip(values, kept):
-            if value is wanted:
-                continue
-            if type(wanted) is Ref and wanted.kind == MADE:
-                # most operands are: what `run.fits` says of them, without its calls
-                if not isinstance(value, Tensor):
-                    break
-                cell, track = value._cell, value._track
-                if cell.run is not run or cell.slot != wanted.number:
-                    break
-                if track.mode != wanted.mode or (track is cell) is not wanted.own:
-                    break
-                if value._steps is not wanted.steps and value._steps != wanted.steps:
-                    break
-            elif type(wanted) is Varying:
-                if type(value) is not float or not isfinite(value):
-                    break
-            elif not run.fits(value, wanted):
-                break
-        else:
-            if entry.grads and not accumulates(run, entry):
-                continue
-            if entry.looks and not all(map(run.sees, entry.looks)):
-                continue
-            if entry.rules and not all(rule.holds() for rule in entry.rules):
-                continue
-            caller, instruction = entry.caller
-            if caller is frame.f_code and instruction == frame.f_lasti:
-                mark = entry.mark  # most calls are made by users' own code
-                if mark is not None and mark[0] is caller:
-                    if running.module_path == mark[2]:
-                        return entry
-                elif is_line(entry, frame):
-                    return entry
+        if all(rule.holds() for rule in entry.rules):
+            return entry
     return None
 
 
@@ -120,8 +84,12 @@ def at_sizes(
     for opening in run.at.openings:
         fits = not ready or opening.tape.program.ready()
         entry = opening.entry
-        if fits and entry.function is function and (entry.transparent or is_line(entry, frame)):
+        if not fits or entry.function is not function:
+            continue
+        if entry.transparent or is_line(entry, frame, vars(running)):
             found = opening.at(run.opened, run.values, values)
             if found and first_entry(run, (found[0],), args, named, frame) is not None:
+                if ready and not run.values:
+                    opening.note(whole_numbers(values), *found)
                 return found[0], opening.tape, found[1]
     return None

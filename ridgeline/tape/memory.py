@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType
 from ridgeline.record.cells import (
@@ -62,7 +62,8 @@ def resident(cell: Cell, track: Track) -> Node | None:
     return None if track.mode == LEAF and (details is None or details.steps) else node
 
 
-class _Block(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Block:
     """A view of some memory that shows a block of it, and what is shown of that."""
 
     steps: tuple[Step, ...]  # of the view
@@ -73,7 +74,7 @@ class _Block(NamedTuple):
     rest: tuple[Step, ...]
 
 
-_blocks: dict[int, _Block] = {}  # by the identity of the steps
+_blocks: dict[int, Block] = {}  # by the identity of the steps
 
 
 def block_again(value: Tensor, memory: Node) -> tuple[Node, tuple[Step, ...]]:
@@ -82,24 +83,25 @@ def block_again(value: Tensor, memory: Node) -> tuple[Node, tuple[Step, ...]]:
     The node is a new one each time.
     """
     steps, whole = value._steps, memory.buffer
-    known = _blocks.get(id(steps))
+    known: Block | None = _blocks.get(id(steps))
     if known is None or known.steps is not steps or known.memory != memory.types[0]:
-        return _noted_block(value, memory)
+        return noted_block(value, memory)
     if type(whole) is not HostBuffer or value._cell.rare is not None or memory.op is not LEAF_OP:
         return block_of(value)  # it may be being overwritten, or read as something else
-    made = filled_leaf(known.type, whole.part(known.start, known.nbytes))
+    buffer: HostBuffer = whole
+    made = filled_leaf(known.type, buffer.part(known.start, known.nbytes))
     made.origins = memory.origins
     return made, known.rest
 
 
-def _noted_block(value: Tensor, memory: Node) -> tuple[Node, tuple[Step, ...]]:
+def noted_block(value: Tensor, memory: Node) -> tuple[Node, tuple[Step, ...]]:
     node, rest = block_of(value)
     whole, part = memory.buffer, node.buffer
     if node is not memory and isinstance(whole, HostBuffer) and isinstance(part, HostBuffer):
         if len(_blocks) >= MOST_BLOCKS:
             _blocks.clear()
         start = part.address - whole.address
-        found = _Block(value._steps, memory.types[0], start, part.nbytes, node.types[0], rest)
+        found = Block(value._steps, memory.types[0], start, part.nbytes, node.types[0], rest)
         _blocks[id(value._steps)] = found
     return node, rest
 

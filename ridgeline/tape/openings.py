@@ -11,7 +11,7 @@ guess about arguments costs a miss, and what is handed out holds by the facts of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -43,6 +43,7 @@ from ridgeline.tape.unknowns import (
     sizes_in,
     sizes_of_args,
 )
+from ridgeline.tensors.tensor import Tensor
 
 MOST_FAMILIES, MOST_SAMPLES, MOST_TRACES = 512, 6, 3
 MOST_OPENINGS = 64  # of one place
@@ -52,8 +53,39 @@ MOST_ENTRIES = 512  # of one opening, by values
 MOST_LINES = 256  # of one tape, the same
 
 
+def whole_numbers(values: Any) -> Any:
+    """The whole numbers among arguments, and lengths of memory; None where they are no key."""
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        part: Any = None
+        if kind is int:
+            part = value
+        elif kind is slice:
+            for end in (value.start, value.stop, value.step):
+                if end is not None and type(end) is not int:
+                    return None
+            part = (value.start, value.stop, value.step)
+        elif kind is tuple or kind is list:
+            part = whole_numbers(value)
+            if part is None:
+                return None
+        elif isinstance(value, Tensor):
+            cell = value._cell
+            types = cell.node.types if cell.types is None else cell.types
+            part = types[0].shape
+        found.append(part)
+    return tuple(found)
+
+
 class OpenTape:
     """The calls of a family: for which values of the unknowns they are what was traced."""
+
+    __slots__ = (
+        "_about", "_facts", "_lines", "_unknowns", "_useless", "calls", "length", "names",
+        "program", "rest",
+    )  # fmt: skip
+    rest: int  # calls that are not compared
 
     def __init__(
         self, facts: SizeFacts, unknowns: Sequence[Sym], program: OpenProgram,
@@ -63,7 +95,7 @@ class OpenTape:
         self.calls = calls
         self._about = [(fact, fact.unknowns) for fact in facts]
         self.names = frozenset([unknown.name for unknown in unknowns])
-        self._useless = self._rest = 0
+        self._useless = self.rest = 0
         self.length = 0  # places of its calls
         self._lines: dict[frozenset[tuple[str, int]], list[Entry | None]] = {}
 
@@ -83,7 +115,7 @@ class OpenTape:
         """A run began as one of the family, and went on otherwise."""
         self._useless += 1
         if self._useless > MOST_USELESS:
-            self._rest = REST
+            self.rest = REST
 
     def came(self) -> None:
         """A run was one of the family."""
@@ -91,8 +123,8 @@ class OpenTape:
 
     def rests(self) -> bool:
         """True where so many runs went on otherwise that most calls are not compared."""
-        self._rest -= self._rest > 0
-        return self._rest > 0
+        self.rest -= self.rest > 0
+        return self.rest > 0
 
     def stands_for(self, values: Mapping[str, int]) -> bool:
         """True where nothing is otherwise at these values, which may be those of some unknowns."""
@@ -104,13 +136,27 @@ class OpenTape:
         return all(fact.fits(values) for fact, names in self._about if names <= values.keys())
 
 
+@dataclass(slots=True, eq=False)
+class AtSizes:
+    """A call at some values of the unknowns, with which a run began to depend on them."""
+
+    entry: Entry
+    values: dict[str, int]
+    line: list[Entry | None] | None
+
+
 class Opening:
     """A call that depends on unknowns."""
 
-    __slots__ = ("_args", "_entries", "_names", "_order", "_result", "_sizes", "entry", "tape")
+    __slots__ = (
+        "_args", "_entries", "_names", "_order", "_result", "_sizes", "entry", "known", "tape",
+    )  # fmt: skip
+    tape: OpenTape
+    entry: Entry
+    known: dict[Any, AtSizes]  # by the whole numbers among the arguments
 
     def __init__(self, tape: OpenTape, entry: Entry) -> None:
-        self.tape, self.entry = tape, entry
+        self.tape, self.entry, self.known = tape, entry, {}
         self._sizes = sizes_in((entry.args, entry.result))
         self._names = frozenset([unknown.name for unknown in symbols(self._sizes)])
         self._order = sorted(self._names)
@@ -141,6 +187,13 @@ class Opening:
                 self._entries.clear()
             entry = self._entries[key] = self._filled(values)
         return entry, values
+
+    def note(self, numbers: Any, entry: Entry, values: dict[str, int]) -> None:
+        """Note what a call with some whole numbers was, in a run that no other came before."""
+        if numbers is not None:
+            if len(self.known) >= MOST_ENTRIES:
+                self.known.clear()
+            self.known[numbers] = AtSizes(entry, values, self.tape.line(values))
 
     def _filled(self, values: Mapping[str, int]) -> Entry:
         entry, table = self.entry, table_of(self._sizes, values)

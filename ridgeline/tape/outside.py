@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ridgeline.tape.run import Run
 
 
-class _Type:
+class StandIn:
     """Stands for the node of a view whose memory has none: something that has its type."""
 
     __slots__ = ("types",)
@@ -23,7 +23,7 @@ class _Type:
 
 def stand_in(kind: TensorType) -> Any:
     """What stands for the node of a view of some type."""
-    return _Type((kind,))
+    return StandIn((kind,))
 
 
 class Outside:
@@ -34,6 +34,12 @@ class Outside:
         "written",
     )  # fmt: skip
     cell: Cell
+    node: Node
+    block: bool
+    variable: Track | None  # of the variable whose memory it is
+    version: int
+    mode: int
+    written: bool  # by the tape, whose memory it is from then on
     # of a block that a matched call read: all of the memory, how it is shown, and what of the block
     memory: Node | None
     steps: tuple[Step, ...]
@@ -41,10 +47,10 @@ class Outside:
 
     def __init__(self, cell: Cell, node: Node, block: bool) -> None:
         self.cell, self.node, self.block = cell, node, block
-        self.variable: Track | None = None  # of the variable whose memory it is
+        self.variable = None
         self.version, self.mode = cell.version, cell.mode
         self.memory = None
-        self.written = False  # by the tape, whose memory it is from then on
+        self.written = False
 
     @property
     def own(self) -> bool:

@@ -11,10 +11,12 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ridgeline.atomic import apply
+from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import running
@@ -26,7 +28,6 @@ from ridgeline.record.cells import (
     GraphJoint,
     Joined,
     Step,
-    Track,
     filled_leaf,
     serials,
 )
@@ -62,7 +63,8 @@ from ridgeline.tape.memory import (
     is_joint,
     resident,
 )
-from ridgeline.tape.outside import Outside, stand_in
+from ridgeline.tape.outside import Outside
+from ridgeline.tape.primitives import are_shared, is_shared
 from ridgeline.tape.varying import Fresh
 from ridgeline.tensors.tensor import Tensor
 
@@ -71,13 +73,14 @@ if TYPE_CHECKING:
     from ridgeline.tape.openings import OpenTape
 
 GONE: Any = object()  # stands for memory that is not kept, of a variable in what is left of a graph
-MISS: Any = object()  # stands for the result of a call that is not the one of an entry
 NOWHERE = Place()  # where no call is known, and none is learnt
 _new = object.__new__
 _ref = weakref.ref
 Lock = AbstractContextManager[Any]
 Draws = tuple[tuple[int, int], ...]  # seed and offset of each draw of a call
 _NOBODY: Cell = _new(Cell)  # in the place of a cell that is let go
+_GONE: weakref.ref[Any] = _ref(Place())  # of a cell that nobody holds
+_slot = attrgetter("slot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,37 +105,59 @@ class HasRun(Protocol):
 class Run:
     """The calls since the last flush."""
 
+    __slots__ = (
+        "__weakref__", "aside", "at", "calls", "copies", "count", "defaults", "deferred", "drawn",
+        "draws", "fresh", "given", "handed", "joints", "kept", "let_go", "line", "lock", "log",
+        "lost", "made", "numbers", "opened", "outside", "past", "path", "recorder", "root",
+        "serial", "served", "spent", "start", "trial", "values",
+    )  # fmt: skip
+    defaults: tuple[DType, str]
+    at: Place
+    start: Entry | None  # the first call
+    calls: int  # that were recorded
+    deferred: bool
+    lock: Lock  # of whoever defers calls of this thread, or gives cells their nodes
+    spent: set[int]  # whose graph was let go
+    let_go: int  # when that was looked for
+    count: int  # tensors that have a number
+    outside: dict[int, Outside]  # by number
+    numbers: dict[int, int]  # of cells and blocks from outside, by identity
+    # cells of the tape: by number, and those that calls handed out since they were deferred
+    made: dict[int, weakref.ref[Cell]]
+    handed: list[Cell]
+    kept: list[Cell | None]  # those that a flush of deferred calls found held
+    log: list[Entry]  # deferred calls
+    draws: list[tuple[int, Draws]]  # of those that drew random numbers, with their places
+    aside: list[tuple[int, Entry]]  # transparent ones, by how many came before
+    path: list[Entry]  # all calls that were recorded
+    values: dict[str, int]  # of unknowns, where calls are of any size: `openings.py`
+    opened: OpenTape | None  # whose values they are
+    line: list[Entry | None] | None  # its calls at these, by place
+    served: bool  # a program for such calls at any sizes is coming
+    drawn: list[tuple[int, int]]  # by deferred calls
+    given: dict[int, float]  # numbers among arguments that are inputs of programs
+    fresh: Fresh  # what stands for them in recorded calls
+    trial: dict[int, Outside]  # what an entry that is being tried would bind
+    copies: Copies  # of operands of the call at hand over memory of others
+    past: Past | None  # where it was computed, and tensors keep a graph of it
+    # what these hold, by number, and their cells
+    joints: dict[int, Joined]
+    serial: int  # runs lead on to those of before alone
+
     def __init__(self, recorder: GraphRecorder, root: Place, lock: Lock) -> None:
-        self.recorder = recorder
+        self.recorder, self.lock = recorder, lock
         self.defaults = defaults.dtype, defaults.device
         self.root = self.at = root
-        self.start: Entry | None = None  # the first call
-        self.calls = 0  # that were recorded
-        self.deferred = self.lost = False
-        self.lock = lock  # of whoever defers calls of this thread, or gives cells their nodes
-        self.spent: set[int] = set()  # whose graph was let go
-        self.let_go = running.let_go  # when that was looked for
-        self.count = 0  # tensors that have a number
-        self.outside: dict[int, Outside] = {}  # by number
-        self.numbers: dict[int, int] = {}  # of cells and blocks from outside, by identity
-        self.made: dict[int, weakref.ref[Cell]] = {}  # cells of the tape, by number
-        self.kept: list[Cell | None] = []  # those that a flush of deferred calls found held
-        self.log: list[tuple[Entry, Draws]] = []  # deferred calls
-        self.aside: list[tuple[int, Entry]] = []  # transparent ones, by how many came before
-        self.path: list[Entry] = []  # all calls that were recorded
-        self.values: dict[str, int] = {}  # of unknowns, where calls are of any size: `openings.py`
-        self.opened: OpenTape | None = None  # whose values they are
-        self.line: list[Entry | None] | None = None  # its calls at these, by place
-        self.served = False  # a program for such calls at any sizes is coming
-        self.drawn: list[tuple[int, int]] = []  # by deferred calls
-        self.given: dict[int, float] = {}  # numbers among arguments that are inputs of programs
-        self.fresh = Fresh()  # what stands for them in recorded calls
-        self.trial: dict[int, Outside] = {}  # what an entry that is being tried would bind
-        self.copies = Copies()  # of operands of the call at hand over memory of others
-        self.past: Past | None = None  # where it was computed, and tensors keep a graph of it
-        # what these hold, by number, and their cells
-        self.joints: dict[int, Joined] = {}
-        self.serial = next(serials)  # runs lead on to those of before alone
+        self.calls = self.count = 0
+        self.deferred = self.lost = self.served = False
+        self.let_go = running.let_go
+        self.start = self.opened = self.line = self.past = None
+        self.spent = set()
+        self.outside, self.numbers, self.made, self.trial = {}, {}, {}, {}
+        self.values, self.given, self.joints = {}, {}, {}
+        self.handed, self.kept, self.log, self.aside = [], [], [], []
+        self.path, self.drawn, self.draws = [], [], []
+        self.fresh, self.copies, self.serial = Fresh(), Copies(), next(serials)
 
     # ---- tensors among arguments ----------------------------------------------------------------
 
@@ -213,7 +238,7 @@ class Run:
 
     def calls_in_order(self) -> list[Entry]:
         """The deferred calls, with the transparent ones among them."""
-        calls = [entry for entry, _ in self.log]
+        calls = self.log.copy()
         for place, entry in reversed(self.aside):
             calls.insert(place, entry)
         return calls
@@ -249,8 +274,13 @@ class Run:
         if type(kept) is Many:
             if type(value) is not kept.kind:
                 return False
-            values: Any = value
-            return len(values) == len(kept.parts) and all(map(self.fits, values, kept.parts))
+            parts: Any = value
+            if len(parts) != len(kept.parts):
+                return False
+            for part, wanted in zip(parts, kept.parts):  # noqa: SIM110
+                if not self.fits(part, wanted):
+                    return False
+            return True
         return value is kept or (not isinstance(value, Tensor) and same(value, kept))
 
     def is_at(self, value: Tensor, kept: Ref) -> bool:
@@ -287,19 +317,31 @@ class Run:
             return False
         if kept.mode == GRAPH and (kept.kind == PAST) is not is_joint(memory):
             return False
-        block, node, steps = kept.kind == BLOCK, memory, value._steps
-        if block:
-            bound = self.trial.get(kept.number) or self.outside.get(kept.number)
-            if bound is not None and bound.shows(value, memory):
-                return bound.rest is kept.steps or bound.rest == kept.steps
-            # a call that is recorded reads the very node that stands for the block
-            node, steps = block_again(value, memory) if self.deferred else block_of(value)
-        kind = node.types[0]
-        if (block and node is memory) or (steps is not kept.steps and steps != kept.steps):
+        if kept.kind == BLOCK:
+            return self._tried_block(value, kept, memory)
+        if value._steps != kept.steps or memory.types[0] != kept.type:
             return False
-        if kind is not kept.type and kind != kept.type:
+        return self._tried_node(value, kept, memory)
+
+    def _tried_block(self, value: Tensor, kept: Ref, memory: Node) -> bool:
+        """The same for a block of memory."""
+        bound = self.trial.get(kept.number) or self.outside.get(kept.number)
+        if bound is not None and bound.shows(value, memory):
+            return bound.rest == kept.steps
+        # a call that is recorded reads the very node that stands for the block
+        node, steps = block_again(value, memory) if self.deferred else block_of(value)
+        if node is memory or steps != kept.steps:
             return False
-        number = kept.number
+        if node.types[0] != kept.type or not self._tried_node(value, kept, node):
+            return False
+        found = self.trial.get(kept.number)
+        if found is not None and found.node is node:
+            found.memory, found.steps, found.rest = memory, value._steps, steps
+        return True
+
+    def _tried_node(self, value: Tensor, kept: Ref, node: Node) -> bool:
+        """The same for what the memory, or a block of it, holds."""
+        cell, number, block = value._cell, kept.number, kept.kind == BLOCK
         known = self.numbers.get(id(node if block else cell), number)
         if known != number:
             return False  # it is in the tape's hands already, in another part
@@ -309,11 +351,9 @@ class Run:
         for other, found in self.trial.items():
             if other != number and (found.node is node or (found.cell is cell and not block)):
                 return False
-        found = self.trial[number] = Outside(cell, node, block)
-        if block:
-            found.memory, found.steps, found.rest = memory, value._steps, steps
-        found.stands_for(value._track)
-        return True
+        made = Outside(cell, node, block)
+        self.trial[number] = made
+        return made.stands_for(value._track)
 
     def _tried_copy(self, value: Tensor, kept: Ref) -> bool:
         """The same for memory that others may write to, of which there is a copy then."""
@@ -357,17 +397,21 @@ class Run:
 
     def forget_trial(self) -> None:
         """What was tried is not bound."""
-        self.trial.clear()
+        self.trial = {}
         self.copies.clear()
 
     def take_over(self, count: int) -> None:
         """The memory that was tried is the tape's from now on; so many tensors have numbers."""
+        self.take_over_memory()
+        self.count = count
+
+    def take_over_memory(self) -> None:
+        """The same for memory alone."""
         for number, found in self.trial.items():
             self.outside[number] = found
             self.numbers[id(found.node if found.block else found.cell)] = number
         self.trial.clear()
         self.copies.clear()
-        self.count = count
 
     # ---- what came of a call --------------------------------------------------------------------
 
@@ -410,54 +454,32 @@ class Run:
         self.count = max(self.count, number + 1)
         return number
 
-    def handed_out(self, shown: Any, tensors: list[Tensor], fresh: dict[int, Cell]) -> Any:
-        """The result of a call that is not made: tensors without nodes."""
-        kind = type(shown)
-        if kind is Shown:
-            cell = fresh.get(shown.number)
-            if cell is None:
-                cell = self.cell(shown.number)
-            if cell is None:
-                if not shown.new:
-                    return MISS
-                cell = fresh[shown.number] = self.cell_of(shown)
-            made = _new(Tensor)
-            made._cell, made._steps, made._extra = cell, shown.steps, None
-            if shown.track == -1:
-                made._track = cell
-            else:
-                made._track = (
-                    Track(shown.mode, None) if shown.track < 0 else tensors[shown.track]._track
-                )
-            made._seen = None
-            if shown.steps:
-                made._seen = (None, stand_in(shown.shown), shown.marks)
-            return made
-        if kind is Same:
-            return tensors[shown.place]
-        if kind is Many:
-            parts = [self.handed_out(part, tensors, fresh) for part in shown.parts]
-            return shown.kind(*parts) if hasattr(shown.kind, "_fields") else shown.kind(parts)
-        return shown
-
-    def cell_of(self, shown: Any) -> Cell:
-        """A new cell without a node."""
-        cell: Cell = _new(Cell)
-        cell.run, cell.slot, cell.types = self, shown.number, (shown.type,)
-        cell.version, cell.mode, cell.rare, cell.capture = 0, shown.mode, None, None
-        return cell
-
     def cell(self, number: int) -> Cell | None:
         """The cell of a number, if somebody holds it."""
         reference = self.made.get(number)
         if reference is not None:
             return reference()
+        place = self._place_of(number)
+        if place >= 0:
+            return self.handed[place] if is_shared(self.handed, place) else None
         outside = self.outside.get(number)
         return None if outside is None else outside.cell
 
+    def _place_of(self, number: int) -> int:
+        """The place of a cell among those that were handed out, whose numbers rise; -1 for none."""
+        handed = self.handed
+        low, high = 0, len(handed)
+        while low < high:
+            middle = (low + high) >> 1
+            if handed[middle].slot < number:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(handed) and handed[low].slot == number else -1
+
     def end(self) -> None:
         """Forget everything: what was recorded is computed. What keeps a graph stays."""
-        cells = [reference() for reference in self.made.values()]
+        cells = [*self.handed, *[reference() for reference in self.made.values()]]
         for cell in (*cells, *[found.cell for found in self.outside.values()]):
             if cell is not None and cell.run is self:
                 cell.run = None
@@ -465,9 +487,11 @@ class Run:
         self.trial.clear()
         self.kept.clear()
         self.made.clear()
+        self.handed.clear()
         if self.past is None:
             self.outside.clear()
             self.log.clear()
+            self.draws.clear()
         else:
             self._keep_little(self.past)
 
@@ -477,7 +501,7 @@ class Run:
         Where all that is left of graphs reads no values, the memory of variables is not needed.
         Other cells are not, nor are segments to which no gradient flows: they may keep graphs.
         """
-        looked = {look.number for entry, _ in self.log for look in entry.looks}
+        looked = {look.number for entry in self.log for look in entry.looks}
         for number, found in self.outside.items():
             if found.variable is None:
                 found.cell = _NOBODY
@@ -496,16 +520,29 @@ class Run:
     def keep_held(self) -> None:
         """Let no collection of garbage change what is held, while calls are made in earnest."""
         self.kept = [reference() for reference in list(self.made.values())]
+        self.kept += compress(self.handed, are_shared(self.handed))
 
     def held(self) -> bytes:
-        """Which tensors of the tape somebody holds, by their numbers in order."""
-        return bytes([reference() is not None for reference in list(self.made.values())])
+        """Which tensors of the tape somebody holds, in the order of their numbers."""
+        numbers, held = [*map(_slot, self.handed)], are_shared(self.handed)
+        if not self.made:
+            return held
+        known: dict[int, int] = {n: made() is not None for n, made in self.made.items()}
+        known |= zip(numbers, held)
+        return bytes([known[number] for number in sorted(known)])
+
+    def loosen(self) -> None:
+        """Keep nothing alive of what was handed out."""
+        held = zip(self.handed, are_shared(self.handed))
+        known = {cell.slot: _ref(cell) if is_held else _GONE for cell, is_held in held}
+        apply(chain(map(self.made.update, (known,)), map(list.clear, (self.handed,))))
 
     # ---- deferred calls made in earnest ---------------------------------------------------------
 
     def leave(self) -> None:
         """Record what was deferred; the cells that were handed out get their nodes."""
         with self.lock:
+            self.loosen()
             if self.deferred:
                 Earnest(self).make()
 
@@ -565,11 +602,3 @@ def given_up(recorder: HasRun) -> Iterator[Any]:
         map(setattr, map(now, (recorder,)), ("lost",), (True,)),
         map(setattr, map(now, (recorder,)), ("at",), (NOWHERE,)),
     )
-
-
-def whole(cell: Cell) -> Tensor:
-    """A new handle on all of a cell."""
-    made = _new(Tensor)
-    made._cell = made._track = cell
-    made._steps, made._seen, made._extra = (), None, None
-    return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
@@ -20,7 +19,7 @@ from ridgeline.record.cells import Cell
 from ridgeline.record.graph_recorder import Drawn, GraphRecorder
 from ridgeline.record.mesh_work import is_mesh_cell, touches_mesh
 from ridgeline.record.modes import modes
-from ridgeline.record.recorder import RanRule, begin_with
+from ridgeline.record.recorder import MISS, RanRule, begin_with
 from ridgeline.record.upcalls import Match
 from ridgeline.tape.deviations import called, deviation, otherwise
 from ridgeline.tape.effects import matched_with_effects
@@ -50,20 +49,31 @@ from ridgeline.tape.matching import at_sizes, first_entry, is_promising, known_e
 from ridgeline.tape.memory import is_joint
 from ridgeline.tape.node_segments import join
 from ridgeline.tape.openings import Families
-from ridgeline.tape.quick import note_shown, quickly
-from ridgeline.tape.run import MISS, NOWHERE, Run, given_up
+from ridgeline.tape.quick import ASIDE, FREE, INSIDE, LOST, quickly
+from ridgeline.tape.run import NOWHERE, Run, given_up
 from ridgeline.tape.varying import given_to, note_lifted
+from ridgeline.tape.views import note_shown
 from ridgeline.tensors.differentiable import HookHandle
 from ridgeline.tensors.tensor import Tensor
 
-# between public calls, where no tape is kept, inside a call, and inside one over a mesh
-FREE, LOST, INSIDE, ASIDE = range(4)
 MOST_SEEN = 1 << 12  # first calls that are remembered
 MOST_ENTRIES = 1 << 14  # of all tapes of a thread
 
 
 class TapeRecorder:
     """Matches the public calls of a thread against those that it recorded before."""
+
+    __slots__ = (
+        "_breaking", "_computed", "_draws", "_ending", "_entries", "_families", "_gradients",
+        "_lock", "_match", "_recorded", "_rules", "_seen", "_world", "_writers", "graph", "hold",
+        "modes", "run", "running", "state",
+    )  # fmt: skip
+    graph: GraphRecorder
+    state: int
+    run: Run
+    # of the calling thread:
+    modes: dict[str, Any]
+    running: dict[str, Any]
 
     def __init__(self) -> None:
         self.graph = GraphRecorder()
@@ -86,11 +96,13 @@ class TapeRecorder:
         # while a call was being made:
         self._computed = self._recorded = False
         self._writers: set[Any] = set()  # functions that write through views of memory
-        self._modes, self._running = modes.__dict__, running.__dict__  # of the calling thread
+        self.modes, self.running = modes.__dict__, running.__dict__
 
     # ---- public calls ---------------------------------------------------------------------------
 
-    def call(self, function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> Any:
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: Any, frame: FrameType
+    ) -> Any:
         """A public function is called: match it, or record it."""
         if self.state:
             if self.state >= INSIDE or self.graph.pending or modes.eager:
@@ -98,7 +110,7 @@ class TapeRecorder:
             self._restart()  # nothing is recorded, as after a flush
         if self.graph.meshes and touches_mesh((*args, *named.values()), Tensor):
             return self._aside(function, args, named)
-        run, frame = self.run, sys._getframe(2)
+        run = self.run
         if run.deferred:
             try:
                 with run.lock:  # another thread may look at what is deferred
@@ -135,6 +147,9 @@ class TapeRecorder:
             return function(*args, **named)
         if run.at is run.root and not run.deferred:
             run = self._begun()
+            made = self._begun_as_before(run, function, args, named, frame)
+            if made is not MISS:
+                return made
         site = line_of(function, (frame.f_code, frame.f_lasti), here())
         if run.deferred:
             if site in self._breaking:
@@ -164,6 +179,26 @@ class TapeRecorder:
         if entry.breaks if entry is not None else site in self._breaking:
             return self._broken(run, function, args, named)
         return self._followed(run, entry, function, args, named, frame)
+
+    def _begun_as_before(
+        self, run: Run, function: Any, args: Any, named: Any, frame: FrameType
+    ) -> Any:
+        """The result of a first call that is the one of last time, if its program is ready."""
+        entries = run.at.next.get(function)
+        if not entries or not entries[0].way or not entries[0].after.is_ready():
+            return MISS
+        run.start, run.deferred = entries[0], True
+        try:
+            made = quickly(self, function, args, named, frame)
+        except BaseException:  # as in `call`
+            run.lost, run.at = True, NOWHERE
+            raise
+        if made is MISS:
+            run.start, run.deferred = None, False
+        elif run.at is not run.start.after:  # another one of them
+            known = (*entries, *[opening.entry for opening in run.root.openings])
+            run.start = next(entry for entry in known if entry.after is run.at)
+        return made
 
     def _call_at_sizes(
         self, run: Run, entry: Entry, function: Any, args: Any, named: Any, frame: FrameType
@@ -248,6 +283,9 @@ class TapeRecorder:
 
         The entry of a call that is made in earnest all the same.
         """
+        made = quickly(self, function, args, named, frame)
+        if made is not MISS:
+            return made
         at = run.at
         entries: Sequence[Entry] | None = at.next.get(function)
         openings, line = at.openings, run.line
@@ -256,12 +294,6 @@ class TapeRecorder:
                 entries = (known,)
             elif not openings:
                 return MISS
-        if entries:
-            first = entries[0]
-            if first.way and first.modes == self._modes:
-                made = quickly(run, first, args, named, frame, self._running)
-                if made is not MISS:
-                    return made
         if modes.capture is not None or modes.eager or modes.on_read or modes.anomaly is not None:
             return MISS
         entry = None if entries is None else first_entry(run, entries, args, named, frame)
@@ -280,13 +312,14 @@ class TapeRecorder:
         if defaults.dtype is not dtype or defaults.device != device:
             return MISS
         if entry.transparent:
-            entry.modes = self._modes.copy()
+            entry.modes = self.modes.copy()
             return entry
         for place, index in entry.numbers:
             run.given[index] = args[place]
         if entry.way:
-            entry.modes = self._modes.copy()
-        return matched_with_effects(run, entry, args, named)
+            entry.modes = self.modes.copy()
+        run.take_over(entry.count)
+        return matched_with_effects(run, at, entry, (*args, *named.values()) if named else args)
 
     # ---- calls that are recorded ----------------------------------------------------------------
 
@@ -352,7 +385,12 @@ class TapeRecorder:
             else:
                 assert entry is not None
                 self._registered(run, entry, made, tensors, before)
-                if entry.transparent and not named and len(tensors) == 1 and is_line(entry, frame):
+                if (
+                    entry.transparent
+                    and not named
+                    and len(tensors) == 1
+                    and is_line(entry, frame, self.running)
+                ):
                     note_shown(entry, args, made)
         except NotTaped as found:
             self.lose(f"{called(function)} has {found}")

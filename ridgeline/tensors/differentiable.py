@@ -45,13 +45,15 @@ class Extra:
     """What only some tensors have: a gradient, hooks, a retained gradient."""
 
     __slots__ = ("after", "grad", "hooks", "retains", "shared")
+    grad: Tensor | None
+    hooks: dict[int, Callable[[Tensor], Tensor | None]]
+    after: dict[int, Callable[[Tensor], None]]  # called once .grad is there
+    retains: bool
+    shared: Joins | None  # how ranks join gradients when a pass has ended
 
     def __init__(self) -> None:
-        self.grad: Tensor | None = None
-        self.hooks: dict[int, Callable[[Tensor], Tensor | None]] = {}
-        self.after: dict[int, Callable[[Tensor], None]] = {}  # called once .grad is there
-        self.retains = False
-        self.shared: Joins | None = None  # how ranks join gradients when a pass has ended
+        self.grad, self.retains, self.shared = None, False, None
+        self.hooks, self.after = {}, {}
 
 
 class Joins(Protocol):

@@ -118,3 +118,39 @@ def test_a_collection_in_a_missed_flush_changes_nothing_of_it(
         gc.enable()
     assert len(set(results)) == 1
     assert is_matched(programs[:4]) and is_matched(programs, 2), programs
+
+
+def test_finalizers_that_make_calls_wherever_garbage_is_collected() -> None:
+    """A collection may come in the middle of a call that is matched; what it runs makes others."""
+    x, y = data(3, 4), data(4)
+
+    def step(number: int) -> float:
+        z = (x * y + float(number)).relu().reshape(2, 6)
+        a, b = z.chunk(2, dim=1)
+        largest, places = z.max(dim=1)
+        z[0, 1] = 0.25
+        z += 1
+        total = (a @ b.T).sum() + largest.sum() + places.sum() + z[:, 2:4].mean(dim=-1).sum()
+        return float(total)
+
+    wanted = [step(number % 4) for number in range(12)][:4]
+    right: list[bool] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.own, self.made = self, x * 3
+
+        def __del__(self) -> None:
+            right.append(step(1) == wanted[1])
+
+    thresholds = gc.get_threshold()
+    gc.set_threshold(7, 2, 2)
+    try:
+        for number in range(80):
+            Cycle()
+            assert step(number % 4) == wanted[number % 4]
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert len(right) == 80 and all(right)
+    assert gc.isenabled()
