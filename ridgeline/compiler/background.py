@@ -21,6 +21,7 @@ from threading import Timer
 from typing import Any
 
 from ridgeline.atomic import Block, at_fork
+from ridgeline.codegen.llvm import machine_code  # noqa: F401  # see `Background`
 from ridgeline.communicators.status import compile_state
 from ridgeline.config import config
 from ridgeline.graph.graph import Graph
@@ -56,6 +57,7 @@ class Background:
             after_in_parent=self._after_fork,
             after_in_child=self._forget,
         )
+        # behind what `machine_code` registers: the thread ends while it can still call LLVM
         atexit.register(self._end)
 
     def _forget(self) -> None:
