@@ -59,6 +59,7 @@ class Config:
     verify: bool = False  # check the form of what every pass of the compiler gives
     background: bool = True  # compile beside the program, which is interpreted meanwhile
     tape: bool = True  # match calls of undecorated code against those before
+    native_tape: bool = True  # by machine code, where there is some for this Python
     announce: bool = True  # say on stderr what is being compiled where that takes long
     passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out
 
@@ -183,6 +184,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "announce": _check_flag,
     "background": _check_flag,
     "tape": _check_flag,
+    "native_tape": _check_flag,
     "verify": _check_flag,
 }
 

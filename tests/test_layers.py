@@ -65,6 +65,8 @@ LAYERS = (
 LATE = (
     "llvmlite",  # when the first program is compiled that no cache holds
     "cuda.bindings", "ridgeline.codegen.cuda", "ridgeline.runtime.cuda",  # where there is a GPU
+    # when known calls are matched for the first time
+    "ridgeline.codegen.cpython", "ridgeline.tape.native_check", "ridgeline.tape.native_code",
     "ridgeline.compiler.budget",  # for `jit(memory=)`
     "ridgeline.compiler.explain", "ridgeline.compiler.show",  # for who wants to read programs
     "ridgeline.tracing.bisect",  # for who seeks a fault

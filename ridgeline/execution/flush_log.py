@@ -114,7 +114,12 @@ class FlushLog:
         for program, meaning in _MEANINGS.items():
             alike = [flush for flush in self.flushes if flush.program == program]
             if alike:
-                lines += ["", f"{meaning}: {_flushes(len(alike))}", *_rows(alike)]
+                how = (
+                    f" (in Python: {_matching.why})"
+                    if program == "matched" and _matching.why
+                    else ""
+                )
+                lines += ["", f"{meaning}{how}: {_flushes(len(alike))}", *_rows(alike)]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -140,6 +145,21 @@ def _rows(flushes: Sequence[Flush]) -> Iterator[str]:
 def _time(seconds: float) -> str:
     unit, name = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
     return f"{seconds / unit:.3g} {name}"
+
+
+class _Matching:
+    """How known calls are matched."""
+
+    def __init__(self) -> None:
+        self.why = ""  # Python does it, where it is not machine code's
+
+
+_matching = _Matching()
+
+
+def matched_in_python(why: str) -> None:
+    """Known calls are matched in Python from now on, for some reason; '' where they are not."""
+    _matching.why = why
 
 
 class _Kept(threading.local):

@@ -1,4 +1,7 @@
-"""Calls that are matched and write, draw, leave gradients or give several tensors."""
+"""Calls that are matched and write, draw, leave gradients or give several tensors.
+
+`native.py` compiles what is here, but for draws: other threads may have to be waited for.
+"""
 
 from __future__ import annotations
 

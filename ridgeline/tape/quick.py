@@ -1,6 +1,7 @@
 """The calls that most programs are made of, matched by one function.
 
 What is looked at is what `matching.py` looks at; whatever is not as simple as that is left to it.
+`native.py` compiles this function and all that it calls: they use what `codegen/cpython` knows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def quickly(
 ) -> Any:  # fmt: skip
     """The result of a call that came at this point before, under the same modes; else MISS."""
     run = recorder.run
-    if recorder.state != FREE or not run.deferred or recorder.graph.meshes:
+    if recorder.state != FREE or not run.deferred or run.lock.leaving or recorder.graph.meshes:
         return MISS
     values = (*args, *named.values()) if named else args
     at = run.at
@@ -60,6 +61,8 @@ def _at_sizes(
     named: dict[str, Any], frame: FrameType,
 ) -> Any:  # fmt: skip
     """The result of the first call of a run that depends on whole numbers, if these came before."""
+    if recorder.modes.get("capture") is not None:  # lengths may be unknowns
+        return MISS
     key = whole_numbers(values)
     if key is None:
         return MISS

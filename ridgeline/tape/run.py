@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, compress
 from operator import attrgetter
@@ -55,6 +54,7 @@ from ridgeline.tape.entries import (
     frozen,
     same,
 )
+from ridgeline.tape.lock import Lock
 from ridgeline.tape.memory import (
     block_again,
     block_of,
@@ -76,7 +76,6 @@ GONE: Any = object()  # stands for memory that is not kept, of a variable in wha
 NOWHERE = Place()  # where no call is known, and none is learnt
 _new = object.__new__
 _ref = weakref.ref
-Lock = AbstractContextManager[Any]
 Draws = tuple[tuple[int, int], ...]  # seed and offset of each draw of a call
 _NOBODY: Cell = _new(Cell)  # in the place of a cell that is let go
 _GONE: weakref.ref[Any] = _ref(Place())  # of a cell that nobody holds
@@ -116,7 +115,7 @@ class Run:
     start: Entry | None  # the first call
     calls: int  # that were recorded
     deferred: bool
-    lock: Lock  # of whoever defers calls of this thread, or gives cells their nodes
+    lock: Lock
     spent: set[int]  # whose graph was let go
     let_go: int  # when that was looked for
     count: int  # tensors that have a number
@@ -291,7 +290,7 @@ class Run:
         if kind == MADE:
             if cell.run is not self or cell.slot != kept.number:
                 return False
-        elif kind in (KNOWN, PAST):
+        elif kind == KNOWN or kind == PAST:  # noqa: SIM109
             found = self.trial.get(kept.number) or self.outside.get(kept.number)
             if found is None:  # of KNOWN memory: an interrupt came while it was taken over
                 return kind == PAST and self._tried(value, kept)
@@ -541,18 +540,22 @@ class Run:
 
     def leave(self) -> None:
         """Record what was deferred; the cells that were handed out get their nodes."""
-        with self.lock:
-            self.loosen()
-            if self.deferred:
-                Earnest(self).make()
+        self.lock.alone(self._leave)
+
+    def _leave(self) -> None:
+        self.loosen()
+        if self.deferred:
+            Earnest(self).make()
 
     def unfold(self) -> None:
         """Record the calls of before a flush again; their results get the graph that they had."""
-        with self.lock:
-            if self.past is not None:
-                Earnest(self).make_again()
-                if self.start is not None:
-                    self.start.after.graph_needed(self.recorder.flushes)
+        self.lock.alone(self._unfold)
+
+    def _unfold(self) -> None:
+        if self.past is not None:
+            Earnest(self).make_again()
+            if self.start is not None:
+                self.start.after.graph_needed(self.recorder.flushes)
 
     def nodes(self) -> Sequence[Node]:
         """There are none: who wants to see one has the calls recorded again."""
@@ -566,8 +569,7 @@ class Run:
         self, given: Mapping[int, Any], total: Callable[[Any], Any]
     ) -> tuple[list[tuple[Any, Any]], frozenset[int]]:
         """A backward pass from some results: `segments.py`."""
-        with self.lock:
-            return segments.pass_through(self, given, total)
+        return self.lock.alone(lambda: segments.pass_through(self, given, total))
 
     def wrote(self, number: int) -> None:
         """A call wrote to memory from outside: it is the tape's from now on."""

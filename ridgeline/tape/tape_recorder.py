@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 from types import FrameType
@@ -21,6 +20,7 @@ from ridgeline.record.mesh_work import is_mesh_cell, touches_mesh
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import MISS, RanRule, begin_with
 from ridgeline.record.upcalls import Match
+from ridgeline.tape import native
 from ridgeline.tape.deviations import called, deviation, otherwise
 from ridgeline.tape.effects import matched_with_effects
 from ridgeline.tape.endings import Ending, reached
@@ -45,6 +45,7 @@ from ridgeline.tape.learning import (
     note_kind,
     shown_alike,
 )
+from ridgeline.tape.lock import Lock
 from ridgeline.tape.matching import at_sizes, first_entry, is_promising, known_entry
 from ridgeline.tape.memory import is_joint
 from ridgeline.tape.node_segments import join
@@ -80,7 +81,7 @@ class TapeRecorder:
         self.graph.piled_up = self.flush
         self.hold = self.graph.hold
         self.state = FREE
-        self._lock = threading.RLock()  # of all runs, since one may take over another
+        self._lock = Lock()
         self.run = Run(self.graph, Place(), self._lock)
         self._world: Any = None  # what entries depend on besides their modes
         self._entries = 0
@@ -113,7 +114,8 @@ class TapeRecorder:
         run = self.run
         if run.deferred:
             try:
-                with run.lock:  # another thread may look at what is deferred
+                with run.lock.held:  # another thread may look at what is deferred
+                    run.lock.leaving.clear()  # of those whom an interrupt ended
                     known = run.deferred
                     made = self._matched(run, function, args, named, frame) if known else MISS
             except BaseException:  # of a signal's handler: memory was bound for no call of the log
@@ -185,11 +187,14 @@ class TapeRecorder:
     ) -> Any:
         """The result of a first call that is the one of last time, if its program is ready."""
         entries = run.at.next.get(function)
-        if not entries or not entries[0].way or not entries[0].after.is_ready():
+        if not entries:
+            return MISS
+        native.begin(TapeRecorder)
+        if not entries[0].way or not entries[0].after.is_ready():
             return MISS
         run.start, run.deferred = entries[0], True
         try:
-            made = quickly(self, function, args, named, frame)
+            made = native.matched(self, function, args, named, frame)
         except BaseException:  # as in `call`
             run.lost, run.at = True, NOWHERE
             raise
@@ -233,6 +238,7 @@ class TapeRecorder:
         world = config.epoch, defaults.dtype, defaults.device, HookHandle.added
         if world != self._world or self._entries > MOST_ENTRIES:
             self._world, self._entries, self._families = world, 0, Families()
+            native.follow_settings()
             self.run = Run(self.graph, Place(), self._lock)
         # nothing is recorded: draws of before, as of an interrupted call, are not its own
         self.graph.drawn.clear()
@@ -283,9 +289,10 @@ class TapeRecorder:
 
         The entry of a call that is made in earnest all the same.
         """
-        made = quickly(self, function, args, named, frame)
-        if made is not MISS:
-            return made
+        if not native.is_on():
+            made = quickly(self, function, args, named, frame)
+            if made is not MISS:
+                return made
         at = run.at
         entries: Sequence[Entry] | None = at.next.get(function)
         openings, line = at.openings, run.line
@@ -588,7 +595,7 @@ class TapeRecorder:
 
     def _ended(self, run: Run, cells: Sequence[Cell], reason: str) -> bool:
         """Run the known program of a deferred run; False where there is none."""
-        with run.lock:
+        with run.lock.held:
             if not run.deferred:
                 return False
             for cell in cells:

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -87,10 +87,18 @@ def planted(fault: Fault) -> Iterator[None]:
     function.__code__ = _changed(function, fault)
     _forget_compiled()
     try:
-        yield
+        with _by_python():
+            yield
     finally:
         function.__code__ = before
         _forget_compiled()
+
+
+def _by_python() -> AbstractContextManager[None]:
+    """Inside, no machine code is used that was made of the function before."""
+    from ridgeline.config import config
+
+    return config.override(native_tape=False)
 
 
 def _find(fault: Fault) -> FunctionType:

@@ -21,6 +21,8 @@ import ridgeline as rl
 from ridgeline.graph import interpreter
 from ridgeline.graph.node import Node
 from ridgeline.runtime.cpu import executor
+from ridgeline.tape import native
+from ridgeline.tape.tape_recorder import TapeRecorder
 from ridgeline.tracing import trace
 from tests.fuzz.deviations import interpreted_programs
 from tests.fuzz.program import Array, Program, settings
@@ -141,14 +143,18 @@ def deferred(program: Program, calls: Sequence[Call], place: str) -> list[Result
 
 
 def matched(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
-    """The same in a loop, so that calls are learnt by a tape, matched, and deviate from it."""
-    with rl.config.override(tier="compiled", tape=True):
+    """The same in a loop, so that calls are learnt by a tape, matched, and deviate from it.
+
+    Machine code matches them, where there is some for this Python.
+    """
+    native.is_made(TapeRecorder)
+    with rl.config.override(tier="compiled", tape=True, native_tape=True):
         return _run(program, _again(calls), place=place)
 
 
 def matched_interpreted(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
-    """The same where the interpreter runs what is matched."""
-    with interpreted_programs(), rl.config.override(tape=True):
+    """The same where Python matches, and the interpreter runs what is matched."""
+    with interpreted_programs(), rl.config.override(tape=True, native_tape=False):
         return _run(program, _again(calls), place=place)
 
 
