@@ -27,7 +27,7 @@ ATTACK = Attack(
         Fault("gradients go on through what was detached", "ops.differentiate",
               "flowing", "op is STOP_GRADIENT or op is VARIABLE", "op is VARIABLE"),
         Fault("a write that no gradient sees is differentiated", "record.values", "write",
-              "elif graph_track(cell).mode == GRAPH:", "elif False:"),
+              "elif former.mode == GRAPH:", "elif False:"),
         Fault("a graph that is to be retained is let go", "autograd.engine", "backward",
               "if not (create_graph if retain_graph is None else retain_graph):", "if True:"),
         Fault("a second pass finds no graph where no value is needed",
