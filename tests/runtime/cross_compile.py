@@ -29,6 +29,7 @@ import numpy as np
 
 import ridgeline as rl
 from ridgeline.codegen.llvm import machine_code
+from ridgeline.config import config
 from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 
@@ -84,6 +85,7 @@ def pretend(machine: Machine, objects: list[bytes]) -> None:
         change(executor.NativePlan, name, lambda *_: None)
     change(executor.NativePlan, "prepared", lambda *_: lambda: None)
     change(executor.dict_versions, "are_counted", lambda: False)  # machine code reads the counts
+    change(config, "native_tape", False)  # the matcher of calls would run
 
 
 def programs() -> None:

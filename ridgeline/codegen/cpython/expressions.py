@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 from ridgeline.codegen.cpython.builder import IrBuilder, IrValue, Kind, Raw, class_of, held_by
 from ridgeline.codegen.cpython.helpers import BAIL, FAILED, YES
+from ridgeline.codegen.cpython.unit import Unit
 
 EXACT = (tuple, list, dict, int, float, str, bool, type(None), slice, FrameType, CodeType)
 # attributes of the interpreter's own objects that are read by its functions
@@ -26,34 +26,18 @@ _ITEMS = {tuple: "@PyTuple_GetItem", list: "@PyList_GetItem"}
 _SUMS = {ast.Add: "add", ast.Sub: "sub", ast.RShift: "ashr"}
 
 
+Form: TypeAlias = "Callable[[ExpressionTranslator, ast.Call], IrValue]"  # of a call
+
+
 class Untranslatable(Exception):
     """Something that compiled functions may not use."""
 
 
-class Unit(Protocol):
-    """What functions that are compiled together share."""
-
-    scratch: frozenset[str]  # slots and parameters whose objects a call that bails out may change
-    primitives: Mapping[Any, str | FunctionType]  # functions with a form of their own
-
-    def place(self, value: object) -> str:
-        """The IR of the place where the address of an object stands."""
-
-    def slots(self, kind: Kind) -> Mapping[str, tuple[int, Kind]]:
-        """Where objects of a class keep what, and of which kinds that is."""
-
-    def kind(self, annotation: Any) -> Kind:
-        """What an annotation declares."""
-
-    def symbol(self, function: FunctionType) -> str | None:
-        """The symbol of a function that is compiled too; None for one that is left to Python."""
-
-    def note_settable(self, kind: type, name: str) -> None:
-        """Objects of a class may have a slot set by its name."""
-
-
 class ExpressionTranslator:
     """Translates the expressions of one function."""
+
+    of_python: ClassVar[Mapping[Any, Form]]  # forms of Python's own functions
+    primitives: ClassVar[Mapping[str, Form]]
 
     def __init__(self, unit: Unit, function: FunctionType) -> None:
         self.unit, self.function = unit, function
@@ -225,15 +209,15 @@ class ExpressionTranslator:
 
     def _UnaryOp(self, node: ast.UnaryOp) -> IrValue:
         if isinstance(node.op, ast.Not):
-            return self._bit(node)
+            return self.bit_of(node)
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return IrValue(str(-node.operand.value), Raw.INT)  # type: ignore[operator]
         raise self.error(node, "no compiled function may use this operator")
 
     def _Compare(self, node: ast.Compare) -> IrValue:
-        return self._bit(node)
+        return self.bit_of(node)
 
-    def _bit(self, node: ast.expr) -> IrValue:
+    def bit_of(self, node: ast.expr) -> IrValue:
         yes, no, done = map(self.code.fresh, ("yes", "no", "done"))
         self.truth(node, yes, no)
         self.code.start(yes)
@@ -248,7 +232,7 @@ class ExpressionTranslator:
         """`a or b` of objects is one of them; of truths, a truth."""
         first = self.value(node.values[0])
         if len(node.values) != 2 or isinstance(first.kind, Raw) or isinstance(node.op, ast.And):
-            return self._bit(node)
+            return self.bit_of(node)
         other, done = self.code.fresh("or"), self.code.fresh("done")
         before = self.is_true(node, first, done, other)
         known = self.known
@@ -393,11 +377,11 @@ class ExpressionTranslator:
             return self._method(node, node.func)
         if function is None:
             return self._referenced(self.value(node.func))
-        special = _SPECIAL.get(function) if _is_hashable(function) else None
+        special = self.of_python.get(function) if _is_hashable(function) else None
         if isinstance(function, FunctionType):
             other = self.unit.primitives.get(function)
             function = function if other is None or isinstance(other, str) else other
-            special = _PRIMITIVES.get(other) if isinstance(other, str) else None
+            special = self.primitives.get(other) if isinstance(other, str) else None
         if special is not None:
             return special(self, node)
         if isinstance(function, FunctionType):
@@ -601,101 +585,6 @@ class ExpressionTranslator:
             self.bail_if(self.code.let(f"icmp eq i8 {answer}, {BAIL}").text)
             self.code.branch(self.code.let(f"icmp eq i8 {answer}, {YES}").text, yes, no)
 
-    # ---- functions of Python's own --------------------------------------------------------------
-
-    def _length(self, node: ast.Call) -> IrValue:
-        return self.size(self.boxed(node.args[0]))
-
-    def _identity(self, node: ast.Call) -> IrValue:
-        return self.kept(f"@PyLong_FromVoidPtr(ptr {self.boxed(node.args[0]).text})", int)
-
-    def _type(self, node: ast.Call) -> IrValue:
-        return self.code.let(f"call ptr @type_of(ptr {self.boxed(node.args[0]).text})", type)
-
-    def _bool(self, node: ast.Call) -> IrValue:
-        return self._bit(node.args[0])
-
-    def _is_instance(self, node: ast.Call) -> IrValue:
-        kind = node.args[1]
-        if isinstance(kind, ast.BinOp):  # a union
-            sides = [ast.Call(node.func, [node.args[0], k], []) for k in (kind.left, kind.right)]
-            return self._bit(ast.BoolOp(ast.Or(), [*sides]))
-        value, wanted = self.boxed(node.args[0]).text, self.boxed(kind).text
-        return self.code.let(f"call i1 @is_of(ptr {value}, ptr {wanted})", Raw.BIT)
-
-    def _is_finite(self, node: ast.Call) -> IrValue:
-        number = self.real(self.value(node.args[0])).text
-        size = self.code.let(f"call double @llvm.fabs.f64(double {number})").text
-        return self.code.let(f"fcmp olt double {size}, 0x7FF0000000000000", Raw.BIT)
-
-    def _has_sign(self, node: ast.Call) -> IrValue:
-        """`copysign(1, x)`: by the bit of the sign."""
-        number = self.real(self.value(node.args[1])).text
-        bits = self.code.let(f"bitcast double {number} to i64", Raw.INT).text
-        negative = self.code.let(f"icmp slt i64 {bits}, 0").text
-        return self.code.let(f"select i1 {negative}, i64 -1, i64 1", Raw.INT)
-
-    def _reference(self, node: ast.Call) -> IrValue:
-        value = self.boxed(node.args[0]).text
-        return self.kept(f"@PyWeakref_NewRef(ptr {value}, ptr null)", weakref.ref)
-
-    def _new(self, node: ast.Call) -> IrValue:
-        (name,) = node.args
-        assert isinstance(name, ast.Name)
-        return self.new(self.global_object(name))
-
-    def _tuple(self, node: ast.Call) -> IrValue:
-        made = self.boxed(node.args[0])
-        if class_of(made.kind) is dict:
-            self.check(made, dict)
-            empty = self.constant(()).text
-            return self.kept(f"@joined(ptr {empty}, ptr {made.text}, i32 0)", tuple)
-        self.check(made, list)
-        return self.kept(f"@PyList_AsTuple(ptr {made.text})", tuple)
-
-    def _is_shared(self, node: ast.Call) -> IrValue:
-        items, place = self.boxed(node.args[0]), self.number(self.value(node.args[1]))
-        self.check(items, list)
-        self.item(items, place)
-        return self.code.let(f"call i1 @is_shared(ptr {items.text}, {place.typed})", Raw.BIT)
-
-    def _tuple_of(self, node: ast.Call) -> IrValue:
-        kind, parts = self.boxed(node.args[0]), self.boxed(node.args[1])
-        self.check(parts, list)
-        some, done, own = map(self.code.fresh, ("tuple", "done", "list"))
-        wanted = self.constant(list).text
-        self.code.branch(self.code.let(f"icmp eq ptr {kind.text}, {wanted}").text, own, some)
-        self.code.start(some)
-        made = self.kept(f"@tuple_of(ptr {kind.text}, ptr {parts.text})", None)
-        after = self.code.label
-        self.code.jump(done)
-        self.code.start(own)
-        self.code.start(done)
-        return self.code.choose(None, (made, after), (parts, own))
-
-    def _commit(self, node: ast.Call) -> IrValue:
-        given = [self.boxed(part) for part in node.args[2:]]  # nothing can come between
-        for value in given:
-            self.check(value, list)
-        parts = ", ".join(f"ptr {value.text}" for value in given)
-        done = self.code.let(f"call i1 @commit(ptr %pool, {parts})").text
-        self.bail_if(self.code.let(f"xor i1 {done}, true").text)
-        return IrValue("true", Raw.BIT)
-
 
 def _is_hashable(function: object) -> bool:
     return isinstance(function, FunctionType | BuiltinFunctionType | type)
-
-
-_T = ExpressionTranslator
-_Form = Callable[[ExpressionTranslator, ast.Call], IrValue]
-_SPECIAL: dict[Any, _Form] = {
-    len: _T._length, id: _T._identity, type: _T._type,
-    isinstance: _T._is_instance, math.isfinite: _T._is_finite,
-    math.copysign: _T._has_sign, weakref.ref: _T._reference,
-    object.__new__: _T._new, tuple: _T._tuple, bool: _T._bool,
-}  # fmt: skip
-_PRIMITIVES: Mapping[str, _Form] = {
-    "is_shared": _T._is_shared, "tuple_of": _T._tuple_of,
-    "commit": _T._commit,
-}  # fmt: skip

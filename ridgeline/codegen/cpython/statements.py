@@ -11,15 +11,20 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from ridgeline.codegen.cpython import calls
 from ridgeline.codegen.cpython.builder import IrValue, Kind, Raw, class_of, held_by
-from ridgeline.codegen.cpython.expressions import ExpressionTranslator, Unit, Untranslatable
+from ridgeline.codegen.cpython.expressions import ExpressionTranslator, Untranslatable
 from ridgeline.codegen.cpython.helpers import BAIL
+from ridgeline.codegen.cpython.unit import Unit
 
 _IMPORTED = time.time()
 
 
 class FunctionTranslator(ExpressionTranslator):
     """Translates one function."""
+
+    of_python = calls.OF_PYTHON
+    primitives = calls.PRIMITIVES
 
     def __init__(self, unit: Unit, function: FunctionType) -> None:
         super().__init__(unit, function)
