@@ -11,6 +11,7 @@ import doctest
 import io
 import math
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,4 +94,5 @@ def main(pages: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main([Path(name).stem for name in sys.argv[1:]])
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # examples write files
+        main([Path(name).stem for name in sys.argv[1:]])
