@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 from ridgeline.graph.origins import running
+from ridgeline.record.cells import GRAPH
 from ridgeline.record.modes import modes
 from ridgeline.tape.entries import BLOCK, FIRST, MADE, PAST, Entry, Many, Ref, Varying, is_line
 from ridgeline.tape.learning import accumulates
@@ -69,6 +70,8 @@ def _argument(run: Run, value: Any, wanted: Any) -> str:
         return f"the argument {now}, which was {before} before"
     cell, track = value._cell, value._track
     if track.mode != wanted.mode or (track is cell) is not wanted.own:
+        return "an operand that stands to gradients in another way"
+    if cell.mode != wanted.under and max(cell.mode, wanted.under) >= GRAPH:
         return "an operand that stands to gradients in another way"
     if wanted.kind == PAST:
         return "an operand with a graph of before the last flush, which was another one"

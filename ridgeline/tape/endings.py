@@ -18,6 +18,7 @@ from ridgeline.record.graph_recorder import Drawn
 from ridgeline.record.upcalls import Known, Match
 from ridgeline.tape.entries import NotTaped
 from ridgeline.tape.learning import refs
+from ridgeline.tape.memory import is_joint
 from ridgeline.tape.operands import Learning, Operands, shown, variables_in
 from ridgeline.tape.run import Past, Run
 from ridgeline.tape.segments import Passes
@@ -154,11 +155,25 @@ def _learnt(
             raise NotTaped(f"{shown(node)} of its own calls that was computed before its end")
     operands = Learning(run, words, variables_in(run)).operands(match.inputs)
     types = [node.types[0] for node in match.wanted]
-    read = [ref for entry in run.path for ref in refs(entry.args)]
-    ways = frozenset(
-        [ref.number for ref in read if ref.mode == GRAPH and ref.number in run.outside]
+    return Ending(match.again(), operands, tuple(outputs), types, graphs, _ways(run))
+
+
+def _ways(run: Run) -> frozenset[int]:
+    """Memory from outside through which gradients may flow.
+
+    Of a result of calls before also where its values alone were written, through handles that have
+    nothing to do with its graph: that graph goes on behind what was written.
+    """
+    outside = run.outside
+    read = [ref for entry in run.path for ref in refs(entry.args) if ref.number in outside]
+    return frozenset(
+        [
+            ref.number
+            for ref in read
+            if ref.mode == GRAPH
+            or (outside[ref.number].written and is_joint(outside[ref.number].node))
+        ]
     )
-    return Ending(match.again(), operands, tuple(outputs), types, graphs, ways)
 
 
 def _is_let_go(cell: Cell) -> bool:

@@ -75,6 +75,7 @@ class Ref:
     type: TensorType  # of the memory, or of the block
     mode: int  # of the track
     own: bool  # is the cell itself the track
+    under: int  # the mode of the cell, which is what writes through any handle change
     steps: tuple[Step, ...]
 
 

@@ -85,8 +85,8 @@ def _filling_ref(ref: Ref) -> Filling | None:
     if kind is None and steps is None:
         return None
     type_at, steps_at = kind or _always(ref.type), steps or _always(ref.steps)
-    number, where, mode, own = ref.number, ref.kind, ref.mode, ref.own
-    return lambda table: Ref(number, where, type_at(table), mode, own, steps_at(table))
+    number, where, mode, own, under = ref.number, ref.kind, ref.mode, ref.own, ref.under
+    return lambda table: Ref(number, where, type_at(table), mode, own, under, steps_at(table))
 
 
 def _filling_shown(shown: Shown) -> Filling | None:

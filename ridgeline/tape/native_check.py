@@ -80,7 +80,7 @@ def _outcomes(form: Form, recorder: Any) -> dict[str, Any]:
 
 def _entry(kind: TensorType, recorder: Any) -> Entry:
     """The entry of `_known(x, 2, "some text")` on a tape of its own."""
-    args = (Ref(0, MADE, kind, PLAIN, True, ()), 2, "some text")
+    args = (Ref(0, MADE, kind, PLAIN, True, PLAIN, ()), 2, "some text")
     entry = Entry(_known, args, (), None, (_call.__code__, _call(_instruction)), True, None)
     shown = Shown(1, True, kind, kind, PLAIN, -1, (), (), (kind,))
     entry.result, entry.single, entry.plain = shown, shown, True

@@ -181,7 +181,7 @@ class Run:
             raise NotTaped("a graph of a handle's own")
         if cell.run is self:
             kind = cell.types[0] if cell.types is not None else cell.node.types[0]
-            return Ref(cell.slot, MADE, kind, track.mode, own, steps)
+            return Ref(cell.slot, MADE, kind, track.mode, own, cell.mode, steps)
         if cell.capture is not None or track.capture is not None:
             raise NotTaped("a tensor of a trace")
         if blocks and is_foreign(cell, track) and (copy := copied(value)) is not None:
@@ -193,14 +193,14 @@ class Run:
                 number = self.numbers.get(id(block))
                 if number is None:
                     number = self.take(cell, block, True)
-                return Ref(number, BLOCK, block.types[0], track.mode, own, rest)
+                return Ref(number, BLOCK, block.types[0], PLAIN, own, PLAIN, rest)
         number = self.numbers.get(id(cell))
         if number is not None:
             found = self.outside[number]
             if found.node is not node or not found.stands_for(track):
                 raise NotTaped("memory that something else wrote to")
             again = PAST if track.mode == GRAPH and is_joint(node) else KNOWN
-            return Ref(number, again, node.types[0], track.mode, own, steps)
+            return Ref(number, again, node.types[0], track.mode, own, cell.mode, steps)
         number = self.take(cell, node, False)
         self.outside[number].stands_for(track)
         if track.mode == LEAF and track.rare is not None:
@@ -210,7 +210,7 @@ class Run:
         first = CLOSED if is_closed(node) else FIRST
         if track.mode == GRAPH and is_joint(node):
             first = PAST
-        return Ref(number, first, node.types[0], track.mode, own, steps)
+        return Ref(number, first, node.types[0], track.mode, own, cell.mode, steps)
 
     def _copied(self, value: Tensor, made: Node, rest: tuple[Step, ...]) -> Ref:
         """An operand of which there is a copy; one that a call is given twice has one."""
@@ -218,8 +218,8 @@ class Run:
         if number is None:
             number = self.take(value._cell, made, True)
             self.copies.take(value, made, rest, number)
-        own = value._track is value._cell
-        return Ref(number, BLOCK, made.types[0], value._track.mode, own, rest)
+        cell, track = value._cell, value._track
+        return Ref(number, BLOCK, made.types[0], track.mode, track is cell, cell.mode, rest)
 
     def _resident(self, value: Tensor) -> Node:
         node = resident(value._cell, value._track)
@@ -286,6 +286,9 @@ class Run:
         """True where a tensor is the one of a `Ref`; memory from outside is kept in `trial`."""
         cell, track, kind = value._cell, value._track, kept.kind
         if track.mode != kept.mode or (track is cell) is not kept.own:
+            return False
+        # a detached handle may write to what keeps a graph, which goes on behind that
+        if cell.mode != kept.under and (cell.mode >= GRAPH or kept.under >= GRAPH):
             return False
         if kind == MADE:
             if cell.run is not self or cell.slot != kept.number:
