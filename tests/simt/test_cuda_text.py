@@ -39,6 +39,15 @@ def test_a_scaled_sum_reads_as_it_was_written() -> None:
     )
 
 
+def test_a_block_of_another_size_is_another_function() -> None:
+    """Its text may be the same but for the bound on its threads, above which none is launched."""
+    kernel = simt.kernel("def one(x: inout[f32['n']]):\n    x[blockIdx.x] += 1.0")
+    launches = ThreadLaunch((4, 1, 1), (128, 1, 1)), ThreadLaunch((4, 1, 1), (256, 1, 1))
+    first, second = [cuda_kernel(kernel.program(), launch) for launch in launches]
+    assert "__launch_bounds__(256)" in second.text
+    assert first.symbol != second.symbol
+
+
 def test_lines_are_those_of_python() -> None:
     text = cuda_kernel(textbook.axpy.program(), ThreadLaunch((1, 1, 1), (256, 1, 1))).text
     assert f'#line {textbook.axpy.captured.source.first + 2} "{textbook.__file__}"' in text

@@ -77,13 +77,14 @@ class CudaText(CudaExpressions):
         self._body(self.program.body)
         inner = "\n".join((*shared, *self._scalars(), *self._lanes(), *self._lines))
         constants = "\n".join(self._constant_arrays())
-        symbol = f"{self.names[self.program.name]}_{fingerprint(head + inner + constants, 8)}"
         cluster = "rl_cluster_" in inner or self._cluster != (1, 1, 1)
         grouped = f"__cluster_dims__{self._cluster} " if self._cluster != (1, 1, 1) else ""
+        bounds = f"{grouped}__launch_bounds__({self._threads})"  # a larger block cannot be launched
+        made_of = head + bounds + inner + constants
+        symbol = f"{self.names[self.program.name]}_{fingerprint(made_of, 8)}"
         text = (
             f"{PRELUDE}{CLUSTER if cluster else ''}{WARP_PRELUDE}{constants}\n"
-            f'extern "C" __global__ void {grouped}__launch_bounds__({self._threads}) '
-            f"{symbol}({head}) {{\n"
+            f'extern "C" __global__ void {bounds} {symbol}({head}) {{\n'
             f"{inner}\n}}\n"
         )
         return CudaKernel(text, symbol, self._shared_bytes(), self._cooperative)
