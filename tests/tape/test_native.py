@@ -114,13 +114,14 @@ def test_signals_come_between_calls_and_never_inside_one() -> None:
     try:
         for _ in range(150):
             try:
-                signal.setitimer(signal.ITIMER_REAL, float(chosen.uniform(1e-5, 2e-3)))
-                for number in range(4):
-                    assert step(number) == wanted[number]
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, float(chosen.uniform(1e-5, 2e-3)))
+                    for number in range(4):
+                        assert step(number) == wanted[number]
+                finally:  # where the signal may come, too
+                    signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupt:
                 interrupted += 1
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert interrupted

@@ -8,32 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from ridgeline.codegen.cpython.translate import OBJECTS, FunctionSet
-from ridgeline.codegen.llvm.machine_code import Library, compile_cached
-
-_METH_FASTCALL = 0x80
-
-
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def python_function(name: str, address: int) -> Callable[..., Any]:
-    """The function object over machine code, for METH_FASTCALL."""
-    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    # The function points into its definition and may outlive any name that holds it: leak it.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
-    create = ctypes.pythonapi.PyCFunction_NewEx
-    create.restype = ctypes.py_object
-    create.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = create(ctypes.addressof(definition), None, None)
-    return made
+from ridgeline.codegen.llvm.machine_code import Library, compile_cached, python_function
 
 
 def compiled(

@@ -33,6 +33,8 @@ from ridgeline.config import config
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.weak import fingerprint
 
+_METH_FASTCALL = 0x80  # of CPython: how a function takes its arguments
+
 __all__ = [
     "CompileError", "Library", "ObjectCache", "Target", "compile_cached", "compile_ir",
     "compile_optimized", "compiler_fingerprint", "compiling_for", "host", "target",
@@ -439,3 +441,26 @@ def _quota_of(folder: Path) -> list[float]:
     if not quota.isdigit() or not period.isdigit() or period == "0":  # "max", or -1: no limit
         return []
     return [int(quota) / int(period)]
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def python_function(name: str, address: int) -> Callable[..., Any]:
+    """The function object over machine code that takes the arguments of METH_FASTCALL."""
+    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    # The function points into its definition and may outlive any name that holds it: leak it.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype = ctypes.py_object
+    create.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    made: Callable[..., Any] = create(ctypes.addressof(definition), None, None)
+    return made

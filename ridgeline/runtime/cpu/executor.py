@@ -27,14 +27,14 @@ from time import perf_counter_ns
 from typing import cast
 
 from ridgeline.atomic import at_fork
-from ridgeline.codegen.llvm.machine_code import Library, compile_cached, target
+from ridgeline.codegen.llvm.machine_code import Library, compile_cached, python_function, target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import dict_versions
 from ridgeline.runtime.cpu.control_words import Address, Await, Control, Loop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.pool_ir import CALLS, LIMIT, STARTED, STATE_BYTES
-from ridgeline.runtime.cpu.support_ir import PORTABLE, Head, prepare, python_function
+from ridgeline.runtime.cpu.support_ir import PORTABLE, Head, prepare
 from ridgeline.runtime.memory import map_pages
 
 _WIPE_ON_FORK = getattr(mmap, "MADV_WIPEONFORK", 18)

@@ -24,9 +24,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import platform
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ridgeline.config import config
 from ridgeline.errors import DeviceError
@@ -340,7 +339,6 @@ SYSTEMS = {
     "Windows": System(_WINDOWS_CLOCK, _WINDOWS_WAITING, _WINDOWS_THREADS),
 }
 
-_METH_FASTCALL = 0x80
 
 PYTHON_SYMBOLS = """
 @_Py_NoneStruct = external global i8
@@ -440,26 +438,3 @@ error:
   ret ptr null
 }}
 """
-
-
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def python_function(name: str, address: int) -> Callable[..., Any]:
-    """The function object over machine code made by `python_entry`."""
-    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    # The function points into its definition and may outlive any name that holds it: leak it.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
-    create = ctypes.pythonapi.PyCFunction_NewEx
-    create.restype = ctypes.py_object
-    create.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = create(ctypes.addressof(definition), None, None)
-    return made
